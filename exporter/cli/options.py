@@ -194,10 +194,12 @@ def engine_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _check_engine(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value:
+        return value
     from exporter.manifest.resolved.keys import check_engine  # slow
 
     try:
-        return value and check_engine(value)
+        return check_engine(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -10,8 +10,8 @@ from tests.integration.project import ROOT, make_project, read_cells, run_export
 from tests.runtime_plugin import NAME, install_runtime_plugin
 
 SETTINGS = f"""
-[tool.exporter]
-default_devices = ["fast"]
+[tool.exporter.defaults]
+devices = ["fast"]
 
 [tool.exporter.devices.fast]
 runtime = "{NAME}"
