@@ -43,7 +43,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.keys import Generate, Metric
-from exporter.manifest.resolved.policy import FINDINGS, ModelPolicy
+from exporter.manifest.resolved.policy import FINDINGS, LIMITS, ModelPolicy
 from exporter.manifest.syntax.table import read_keys
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
@@ -371,7 +371,7 @@ def set_gate(gate: Gate, *specs: ModelSpec) -> Manifest:
     [
         ({"newly_red": "warn"}, 'gate.warn = ["newly_red"]'),
         ({"file_grown": "ignore"}, 'gate.ignore = ["file_grown"]'),
-        ({"limits": {"error_grown": 5.0}}, "gate.limits.error_grown = 5"),
+        *(({"limits": {each.key: 50.0}}, f"gate.limits.{each.key} = 50") for each in LIMITS),
         ({"accepted_here": "warn"}, 'gate.warn = ["accepted_here"]'),
     ],
 )

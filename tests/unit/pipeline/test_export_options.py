@@ -87,6 +87,11 @@ def project(tmp_path: Path) -> Path:
     run_git(root.parent, "init", "-q", "-b", "main")
     run_git(root.parent, "add", ".")
     run_git(root.parent, "commit", "-qm", "one")
+    write_records(root)
+    return root
+
+
+def write_records(root: Path) -> None:
     manifest = load_project(root)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     for planned in make_plan(manifest).cells:
@@ -101,8 +106,8 @@ def project(tmp_path: Path) -> Path:
             sources=[Source(file=file, state=read_source_state(root / file)) for file in files],
             packages={"../shared.py": "file 0"} if id == "b" else {},
         )
-        stored.get_model(id).write(record)
-    return root
+        is_own = stored.build.owns(planned.cell)
+        (stored.get_model(id).write if is_own else stored.write_to_part)(record)
 
 
 def select(root: Path, **options: object) -> list[str]:
@@ -177,6 +182,20 @@ def test_a_cell_without_a_record_and_one_with_another_device_are_changes(project
     assert select(project, changed="HEAD") == ["a"]
     device = '[tool.exporter.devices.cpu]\nruntime = "onnxruntime"\nproviders = ["X"]\n'
     (project / "pyproject.toml").write_text(f"[tool.exporter]\n{device}")
+    assert select(project, changed="HEAD") == ["a", "b"]
+
+
+def test_a_toolchain_is_compared_with_the_revision(project: Path) -> None:
+    settings = (
+        '[tool.exporter]\ndefaults.devices = ["cpu@old"]\n'
+        '[tool.exporter.toolchains.old]\nrequirements = ["onnxscript==0.6.{}"]\n'
+    )
+    (project / "pyproject.toml").write_text(settings.format(2))
+    run_git(project, "commit", "-qam", "two")
+    write_records(project)
+    with pytest.raises(ExporterError, match="no selected cell has a change since HEAD"):
+        select(project, changed="HEAD")
+    (project / "pyproject.toml").write_text(settings.format(3))
     assert select(project, changed="HEAD") == ["a", "b"]
 
 
