@@ -32,11 +32,9 @@ from exporter.pipeline.decisions import Results, drop_changed_files, filter_vali
 from exporter.planning.plan import list_all_cells, make_plan
 from exporter.records.baseline import (
     FOLDER,
-    OLD_FILE,
     AcceptedModel,
     Baseline,
     extract_outcomes,
-    find_baseline,
     read_baseline,
     write_baseline,
 )
@@ -116,7 +114,7 @@ def accept(
             )
         reasons = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, reason)
         accepted = baseline_comparison.accept_some(before, outcomes, reasons, states)
-    write_baseline(report_pages.ReportPaths(manifest.project).reports / FOLDER, accepted)
+    write_baseline(report_pages.ReportPaths(manifest.project).baseline, accepted)
     report_pages.write_reports(manifest, acceptance.current.results.run)
 
 
@@ -262,8 +260,8 @@ def gate(
         base = commit.id if commit else ""
     else:
         base = checkout.commit.id
-        files = [root / policy.project.reports / name for name in (FOLDER, OLD_FILE)]
-        commit = find_last_change(files, environment, base) or checkout.commit
+        accepted_at = root / policy.project.reports / FOLDER
+        commit = find_last_change([accepted_at], environment, base) or checkout.commit
     # Without a commit, only the tools are compared.
     names = {each.file for record in run.records for each in record.sources}
     names |= {spec.manifest for spec in manifest.models}
@@ -326,7 +324,7 @@ def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectSt
     revision without manifests, such as that of the first pull request, promises nothing.
     """
     try:
-        project = load_settings(checkout.root, is_revision=True)
+        project = load_settings(checkout.root)
         is_empty = not checkout.omitted and not list_manifests(checkout.root / project.manifests)
         manifest = (
             Manifest(project=project, models=())
@@ -347,7 +345,7 @@ def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectSt
             for link in checkout.omitted
         ]
         raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
-    path = find_baseline(checkout.root / project.reports)
+    path = checkout.root / project.reports / FOLDER
     name = path.relative_to(checkout.root).as_posix()
     if path.exists():
         baseline = read_baseline(path, f"{checkout.name}: {name}")

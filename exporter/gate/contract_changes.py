@@ -258,8 +258,7 @@ def find_state_changes(
 ) -> Iterator[GateFinding]:
     """Yield each difference between the states of a model, for each of its accepted cells.
 
-    Kinds that the policy ignores are not included. A baseline of format 3 or older has no contract
-    to compare.
+    Kinds that the policy ignores are not included.
     """
     for model, old in before.models.items():
         policy = gate.find_policy(model)

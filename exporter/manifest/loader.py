@@ -341,16 +341,14 @@ def load_project(
     return load_layers(root, fallback_root, keep_invalid=keep_invalid).manifest
 
 
-def load_settings(root: Path, *, is_revision: bool = False) -> Project:
+def load_settings(root: Path) -> Project:
     """Return the settings of a project without its manifests; see `load_layers`.
 
     Raises:
         ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
     """
     report = ProblemCollector()
-    project = project_settings.read_project(
-        root.absolute(), report, is_revision=is_revision
-    ).project
+    project = project_settings.read_project(root.absolute(), report).project
     if report:
         raise ExporterError(ExitCode.MANIFEST, report.list_problems())
     return project
@@ -378,7 +376,7 @@ def load_layers(
     """
     root = root.absolute()
     report, settings_report = ProblemCollector(), ProblemCollector()
-    settings = project_settings.read_project(root, settings_report, is_revision=bool(fallback_root))
+    settings = project_settings.read_project(root, settings_report)
     graph = InheritanceGraph()
     folder = manifests or settings.project.manifests
     files = tuple(_read_manifests(root, folder, report))

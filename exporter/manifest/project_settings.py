@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import chain
@@ -18,10 +18,6 @@ from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM, EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
-    FORMER_DEFAULTS,
-    FORMER_LIMITS,
-    LOCAL,
-    REMOVED_KEYS,
 )
 from exporter.manifest.resolved.policy import (
     ACTIONS,
@@ -286,10 +282,7 @@ class ProjectSettings:
     file: TomlFile | None = None
 
 
-def read_project(
-    root: Path, report: ProblemCollector, *, is_revision: bool = False
-) -> ProjectSettings:
-    """Read the settings of the project at `root`; a revision may have keys of earlier versions."""
+def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     file = (
         read_toml(root / SETTINGS_FILE, SETTINGS_FILE) if (root / SETTINGS_FILE).exists() else None
     )
@@ -304,8 +297,7 @@ def read_project(
     if not isinstance(file, TomlFile) or table is None:
         project = _build_project(root, ProjectTable(), BUILT_IN_DEVICES)
         return ProjectSettings(project=project, layer=None)
-    current = _replace_old_keys(file, report, is_revision=is_revision)
-    settings, removed = validate(ProjectTable, current, _PATH, report)
+    settings, removed = validate(ProjectTable, file, _PATH, report)
     source = _SettingsFile(file, settings, report)
     environments = _resolve_environments(source)
     devices = _resolve_devices(source, environments, root)
@@ -419,66 +411,6 @@ def _check_findings(source: _SettingsFile) -> None:
                 message = f"{quote(name)} is also in `{known[name]}`; remove one of the two"
                 source.add_problem(("gate", *start, action, index), message)
             known.setdefault(name, action)
-
-
-def _replace_old_keys(file: TomlFile, report: ProblemCollector, *, is_revision: bool) -> TomlFile:
-    """Return the file without keys of earlier versions, and with lists of findings.
-
-    Earlier, each finding was a key. An old key is a problem, except in a revision.
-    """
-    settings, fixes = _convert_old_keys(file.table["tool"]["exporter"])
-    start = (*_PATH, "gate")
-
-    def convert(path: KeyPath, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        new = dict(table)
-        for action in ACTIONS:
-            names = [key for key in FINDINGS if table.get(key) == action]
-            if names and isinstance(new.setdefault(action, []), list):
-                new[action] = [*new[action], *names]
-                line = f"{action} = [{', '.join(map(format_value, new[action]))}]"
-                fixes.update(((*path, key), f"write `{line}`") for key in names)
-        limits = table.get("limits", {})
-        places = ((path, table), ((*path, "limits"), limits)) if isinstance(limits, dict) else ()
-        old = {(*at, key): each[key] for at, each in places for key in FORMER_LIMITS if key in each}
-        if old:
-            new["limits"] = {key: each for key, each in limits.items() if key not in FORMER_LIMITS}
-            for key, value in old.items():
-                name, share = FORMER_LIMITS[str(key[-1])]
-                if name:
-                    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                    new["limits"][name] = value + share if is_number else value
-            line = ", ".join(f"{key} = {format_value(each)}" for key, each in new["limits"].items())
-            fixes.update(
-                dict.fromkeys(old, f"write `limits = {{ {line} }}`" if line else "remove it")
-            )
-        return {key: each for key, each in new.items() if (*path, key) not in fixes}
-
-    gate = convert(start, settings.get("gate"))
-    if isinstance(gate, dict) and isinstance(models := gate.get("models"), dict):
-        path = (*start, "models")
-        gate["models"] = {name: convert((*path, name), each) for name, each in models.items()}
-    if not is_revision:
-        for path, fix in fixes.items():
-            report.add(file.build_problem(path, f"is no key of this version; {fix}"))
-    others = {} if gate is None else {"gate": gate}
-    return replace(file, table={"tool": {"exporter": {**settings, **others}}})
-
-
-def _convert_old_keys(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    """Return the settings outside of the gate without old keys, and the fix of each old key."""
-    fixes = {key: fix for key, fix in REMOVED_KEYS.items() if key in settings}
-    former = {old: key for old, key in FORMER_DEFAULTS.items() if old in settings}
-    fixes |= {old: f"write `{key}` into [tool.exporter.defaults]" for old, key in former.items()}
-    engine = settings.get("engine")
-    if isinstance(engine, dict):
-        value = engine.get("scheduler") or engine.get("cluster") or engine.get("kind") or LOCAL
-        fixes["engine"] = f"write `engine = {format_value(value)}`"
-    known = {key: each for key, each in settings.items() if key not in fixes}
-    if former and isinstance(defaults := known.get("defaults", {}), dict):
-        known["defaults"] = {**{key: settings[old] for old, key in former.items()}, **defaults}
-    return known, {(*_PATH, key): fix for key, fix in fixes.items()}
 
 
 def _check_folders(source: _SettingsFile) -> None:

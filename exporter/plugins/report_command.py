@@ -27,7 +27,7 @@ from exporter.core.text import (
     pluralize,
 )
 from exporter.manifest import Manifest
-from exporter.records.baseline import FOLDER, OLD_FILE, Baseline, CellOutcome, parse_baseline
+from exporter.records.baseline import FOLDER, Baseline, CellOutcome, parse_baseline
 from exporter.records.record import RunRecord
 from exporter.report.pages.templates import render_html
 from exporter.report.report_pages import ReportPaths, render_reports, write_reports
@@ -200,8 +200,7 @@ def _summarize(outcomes: Sequence[CellOutcome]) -> ModelFigures:
 def read_trend(paths: ReportPaths, environment: Mapping[str, str]) -> tuple[TrendPoint, ...]:
     """Return the accepted states of the last commits; `environment` is that of git."""
     versions = []
-    names = (FOLDER, OLD_FILE)
-    for commit, contents in list_versions(paths.reports, names, environment, _MOST_POINTS):
+    for commit, contents in list_versions(paths.reports, [FOLDER], environment, _MOST_POINTS):
         with suppress(ExporterError):  # an old version may have another format
             versions.append((commit, parse_baseline(contents)))
     return build_trend(versions)

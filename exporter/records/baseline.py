@@ -37,9 +37,9 @@ from exporter.records.record import (
 
 #: Raised with every change that an older reader would misunderstand.
 FORMAT: Final = 4
-#: In the reports folder: the folder, and the only file of formats 1 to 3.
-FOLDER, OLD_FILE = "baseline", "baseline.json"
-_INVALID = f"is not a baseline of format {FORMAT} or older"
+#: In the reports folder.
+FOLDER = "baseline"
+_INVALID = f"is not a baseline of format {FORMAT}; delete it and run `exporter baseline`"
 _CONFLICT = "contains a merge conflict; resolve it, or delete the file and accept the results again"
 
 
@@ -107,16 +107,15 @@ class CellOutcome(FrozenModel):
     check: str | None = None
     """The check that decides the status."""
     other_checks: Items[str] = ()
-    """The other checks that did not pass. Empty in baselines of format 1 and 2, so the gate reports
-    every such check once."""
+    """The other checks that did not pass."""
     exporter: Literal["dynamo", "torchscript", "transformers", "file"] | None = None
     """None if no file was created."""
     capture: Literal["export", "strict", "draft", "trace", "script", "none"] | None = None
-    """None if no file was created, and in baselines of format 1."""
+    """None if no file was created."""
     flaky: bool = False
     """True if two runs of equal inputs had different outcomes."""
     figures: Figures | None = None
-    """None if no file was created, and in baselines of format 1."""
+    """None if no file was created."""
     reason: str = ""
     """The reason that the user gave; empty if none was given."""
 
@@ -133,15 +132,13 @@ class CellOutcome(FrozenModel):
 class AcceptedModel(FrozenModel):
     """The accepted state of a model: a file of the baseline."""
 
-    format: Literal[1, 2, 3, 4] = FORMAT
-    """Formats 1 to 3 are one file for all models without weights and contracts. Format 1 has no
-    figures, and format 2 no `other_checks`. All are written again as 4."""
+    format: Literal[4] = FORMAT
     tools: dict[str, str]
     """The versions that gave the outcomes."""
     weights: Literal["loaded", "initial", ""] = ""
-    """Whether the weights were loaded or drawn; empty if it is unknown, as in format 3."""
+    """Whether the weights were loaded or drawn; empty if it is unknown."""
     contract: dict[str, Plain] = Field(default_factory=dict)
-    """The promises of the entry by their keys; empty if they are unknown, as in format 3."""
+    """The promises of the entry by their keys; empty if the entry is invalid."""
     operators: dict[str, dict[str, int]] = Field(default_factory=dict)
     """The nodes of each operator by opset; empty in files of older versions."""
     cells: Items[CellOutcome]
@@ -211,7 +208,7 @@ class Baseline(FrozenModel):
 
     @property
     def without_contract(self) -> list[str]:
-        """The models of formats 1 to 3, and those whose entry was invalid at the acceptance."""
+        """The models whose entry was invalid at the acceptance."""
         return [name for name, each in self.models.items() if each.cells and not each.contract]
 
 
@@ -306,7 +303,6 @@ def build_baseline(
         models={
             model: find_state(model).model_copy(
                 update={
-                    "format": FORMAT,
                     "cells": tuple(cells.get(model, ())),
                     "dropped": reasons.get(model, {}),
                 }
@@ -324,12 +320,6 @@ def make_baseline(run: RunRecord) -> Baseline:
     """
     state = AcceptedModel(tools=dict(sorted(run.tools.items())), cells=())
     return build_baseline(extract_outcomes(run).values(), lambda _: state)
-
-
-def find_baseline(reports: Path) -> Path:
-    """Return the folder of the baseline, or the file of an older format if only that exists."""
-    folder, file = reports / FOLDER, reports / OLD_FILE
-    return file if file.exists() and not folder.exists() else folder
 
 
 def read_baseline(path: Path, name: str = "") -> Baseline:
@@ -381,7 +371,7 @@ def _parse_file(content: bytes, name: str) -> Mapping[str, AcceptedModel]:
         raise ValueError(_CONFLICT)
     file = AcceptedModel.model_validate_json(content)
     models = build_baseline(file.cells, lambda _: file, file.dropped).models
-    if file.format == FORMAT and (others := models.keys() - {name}):
+    if others := models.keys() - {name}:
         raise ValueError(f"has cells of {', '.join(sorted(others))}; a file has one model")
     return models
 
@@ -397,8 +387,8 @@ def write_baseline(folder: Path, baseline: Baseline) -> None:
         write_text(path, each.to_json())
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path in {*folder.glob("*.json"), folder.with_name(OLD_FILE)} - paths.keys():
-            path.unlink(missing_ok=True)
+        for path in {*folder.glob("*.json")} - paths.keys():
+            path.unlink()
     except OSError as error:
         message = f"{folder}: cannot be written: {error.strerror}"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error

@@ -11,11 +11,7 @@ from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core import import_plugin
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, Project
-from exporter.records.baseline import (
-    Baseline,
-    find_baseline,
-    read_baseline,
-)
+from exporter.records.baseline import FOLDER, Baseline, read_baseline
 from exporter.records.record import RunRecord
 from exporter.report.pages.page_files import render_pages
 from exporter.report.pages.templates import (
@@ -44,8 +40,7 @@ class ReportPaths:
 
     @property
     def baseline(self) -> Path:
-        """The folder of the baseline, or its file in an older format."""
-        return find_baseline(self.reports)
+        return self.reports / FOLDER
 
     @property
     def note(self) -> Path:

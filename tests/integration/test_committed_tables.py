@@ -15,7 +15,6 @@ import pytest
 
 from exporter.manifest.syntax.values import parse_opsets
 from exporter.records.baseline import (
-    find_baseline,
     make_baseline,
     read_baseline,
     write_baseline,
@@ -108,7 +107,7 @@ def read_reports(reports: Path) -> Facts:
                     for column, value in row.items()
                     if column not in OMITTED
                 }
-    for outcome in read_baseline(find_baseline(reports)).cells:
+    for outcome in read_baseline(reports / "baseline").cells:
         if str(outcome.cell) in sample:
             fields = outcome.model_dump(mode="json", exclude_defaults=True)
             fields |= fields.pop("figures", {})
@@ -123,7 +122,7 @@ def read_reports(reports: Path) -> Facts:
 def copy_reports(folder: Path) -> Path:
     """Return a copy of the committed reports, whose baseline has the current format."""
     reports = Path(shutil.copytree(ROOT / "reports", folder / "reports"))
-    write_baseline(reports / "baseline", read_baseline(find_baseline(reports)))
+    write_baseline(reports / "baseline", read_baseline(reports / "baseline"))
     return reports
 
 

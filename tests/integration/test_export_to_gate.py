@@ -77,13 +77,12 @@ def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_pa
     (root / "build").mkdir(exist_ok=True)
     (root / "build/results.json").write_text(RunRecord(tools={}, records=()).to_json())
     assert run_exporter(root, "baseline").returncode == 1
-    (root / "reports").mkdir()
-    (root / "reports/baseline.json").write_text("{")
+    (root / "reports/baseline").mkdir(parents=True)
+    (root / "reports/baseline/good.json").write_text("{")
     damaged = run_exporter(root, "gate", code=5)
-    assert "baseline.json" in damaged.stderr
+    assert "reports/baseline/good.json: is not a baseline of format 4" in damaged.stderr
     assert "Traceback" not in damaged.stderr
     # An export needs no baseline: it prints a warning and writes the tables without one.
-    (root / "reports/baseline").mkdir()
     (root / "reports/baseline/good.json").write_text("<<<<<<< HEAD\n")
     export = run_exporter(root, "export", code=0)
     warning = "reports/baseline/good.json: contains a merge conflict; resolve it"

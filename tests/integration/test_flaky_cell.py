@@ -43,9 +43,9 @@ def test_the_gate_reports_a_flaky_cell_until_it_is_accepted(
     assert run_exporter(root, "export", "--force").returncode == 0
     status, flaky = read_outcome()
     assert (status, "was error" in flaky) == (Status.PASS, True)
-    (root / "reports").mkdir(exist_ok=True)
-    (root / "reports/baseline.json").write_text(
-        '{"format": 2, "tools": {}, "cells": [{"cell": "once/17/cpu", "status": "pass"}]}'
+    (root / "reports/baseline").mkdir(parents=True)
+    (root / "reports/baseline/once.json").write_text(
+        '{"format": 4, "tools": {}, "cells": [{"cell": "once/17/cpu", "status": "pass"}]}'
     )
     gate = run_exporter(root, "gate")
     assert (gate.returncode, "once/17/cpu: flaky: pass -> pass" in gate.stdout) == (1, True)

@@ -46,9 +46,9 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         print_error(f"compared with {context.revision}")
     elif names := context.baseline.without_contract:
         print_error(
-            f"warning: the baseline has no contract of {join_names(names)}, because it has "
-            "an older format or the entry was invalid, so edits of the entry are not compared; run "
-            "`exporter baseline` to accept the results again"
+            f"warning: the baseline has no contract of {join_names(names)}, because the entry was "
+            "invalid, so edits of the entry are not compared; run `exporter baseline` to accept "
+            "the results again"
         )
     rows = build_gate_rows(result.findings, context, result.accepted)
     project_root = Path(manifest.project.root)

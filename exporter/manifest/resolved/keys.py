@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     PlainValidator,
     WithJsonSchema,
@@ -153,13 +152,6 @@ class Rollout(Table):
         return self.steps >= old.steps and self.model_copy(update={"steps": old.steps}) == old
 
 
-def _reject_table(value: object) -> object:
-    if isinstance(value, dict):
-        fix = 'write the globs: `depends = ["data/**"]`, and variables into `environment`'
-        raise ValueError(f"expected a list, got a table; {fix} of [tool.exporter]")
-    return value
-
-
 class Keys(Table):
     """The keys of an entry whose form in a manifest is their value."""
 
@@ -240,7 +232,7 @@ class Keys(Table):
     """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones, or
     is red with the setting that keeps the promise. If an environment pins the release
     (`onnxruntime==1.17.3`), its devices run the file, too."""
-    depends: Annotated[Items[fields.Line], BeforeValidator(_reject_table), DEFINITION] = ()
+    depends: Annotated[Items[fields.Line], DEFINITION] = ()
     """Globs of files that no tracing can see, such as those that a server reads: `["data/**",
     "../config/*.json"]`. If a matching file changes, appears or is removed, the cells are stale."""
     custom_ops: Annotated[Items[CustomOp], Key(gate="definition", needs_model=True)] = ()
@@ -277,26 +269,6 @@ NO_STORE = "off"
 DEFAULT_STORE_SIZE = 10 << 30
 #: Seconds: 90 days.
 STORE_AGE = 90 * 24 * 3600.0
-#: Former keys of `[tool.exporter]` -> what replaces each one.
-REMOVED_KEYS = {
-    "store_age": "remove it, or use `exporter gc --store-age`; entries are kept for 90 days",
-    "store_timeout": "remove it; a run waits at most 120 s for a remote store",
-    "store_key": "remove it, and set the variable EXPORTER_STORE_KEY to the key itself",
-    "templates": "remove it, and move its files to the folder `templates`",
-    "jobs": "remove it, or use `exporter export --jobs`",
-}
-#: Former keys of `[tool.exporter]` -> their names in its table `defaults`.
-FORMER_DEFAULTS = {
-    "default_devices": "devices",
-    **{key: key for key in ("opsets", "tolerance", "timeout", "thorough", "memory")},
-}
-#: Former limits of the gate -> the finding that has the limit now, and the addend of a share.
-FORMER_LIMITS: Mapping[str, tuple[str, float]] = {
-    **{f"{name}_factor": (f"{name}_grown", 0.0) for name in ("error", "latency", "load", "memory")},
-    "file_growth": ("file_grown", 1.0),
-    "node_growth": ("nodes_grown", 1.0),
-    "error_floor": ("", 0.0),
-}
 #: The scheme of a URL -> the modules that read it. Python can read `http` itself.
 REMOTE_SCHEMES = {
     "s3": ("fsspec", "s3fs"),
@@ -471,7 +443,19 @@ class ProjectKeys(Table):
 
     #: The folder of templates that replace the packaged ones.
     templates: ClassVar[str] = "templates"
-    misplaced_keys: ClassVar[Mapping[str, str]] = {"timings": "use `exporter export --timings`"}
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "timings": "use `exporter export --timings`",
+        "store_age": "remove it, or use `exporter gc --store-age`; entries are kept for 90 days",
+        "store_timeout": "remove it; a run waits at most 120 s for a remote store",
+        "store_key": "remove it, and set the variable EXPORTER_STORE_KEY to the key itself",
+        "templates": "remove it, and move its files to the folder `templates`",
+        "jobs": "remove it, or use `exporter export --jobs`",
+        "default_devices": "write `devices` into [tool.exporter.defaults]",
+        **dict.fromkeys(
+            ("opsets", "tolerance", "timeout", "thorough", "memory"),
+            "write it into [tool.exporter.defaults]",
+        ),
+    }
 
     manifests: Folder = "manifests"
     """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""

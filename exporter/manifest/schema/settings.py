@@ -89,9 +89,13 @@ _FindingName = Annotated[
 class ModelGateTable(Table):
     """Other policies for some models: `[tool.exporter.gate.models.NAME]`."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        FINDINGS, "add the name to `block`, `warn` or `ignore`"
-    )
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(FINDINGS, "add the name to `block`, `warn` or `ignore`"),
+        **dict.fromkeys(
+            ("error_factor", "file_growth", "node_growth", "latency_factor", "load_factor"),
+            "use `limits`, such as `limits = { error_grown = 10, file_grown = 1.1 }`",
+        ),
+    }
 
     block: Items[_FindingName] = ()
     """The findings that block a merge."""

@@ -124,44 +124,6 @@ def test_the_policy_of_a_model_precedes_that_of_a_pattern_and_of_the_project(
     assert [other.find_action(each) for each in kinds] == ["block", "warn"]
 
 
-def test_the_old_keys_of_a_revision_are_the_same_policy(tmp_path: Path) -> None:
-    lists = """
-        [tool.exporter.gate]
-        block = ["file_grown"]
-        warn = ["newly_red", "xpass"]
-        limits = { error_grown = 2, file_grown = 1.5 }
-        [tool.exporter.gate.models."n*"]
-        ignore = ["newly_red"]
-        limits = { error_grown = 1 }
-        """
-    keys = """
-        [tool.exporter]
-        store_timeout = 5
-        engine = { kind = "dask" }
-        default_devices = ["reference"]
-        opsets = 9
-        [tool.exporter.gate]
-        file_grown = "block"
-        newly_red = "warn"
-        xpass = "warn"
-        error_factor = 2
-        limits = { file_growth = 0.5, error_floor = 0.2 }
-        [tool.exporter.gate.models."n*"]
-        newly_red = "ignore"
-        error_factor = 1
-        """
-    root = make_project(tmp_path, {"pyproject.toml": keys, "manifests/net.toml": NET})
-    revision = load_project(root, root)
-    assert revision.find_model("net").devices == ("reference",)
-    gate, old = _load(tmp_path / "new", lists).project.gate, revision.project.gate
-    assert [gate.find_policy(name) for name in ("net", "other")] == [
-        old.find_policy(name) for name in ("net", "other")
-    ]
-    assert gate.find_policy("net").find_action(FindingKind.NEWLY_RED) == "ignore"
-    with pytest.raises(ExporterError, match="no key of this version"):
-        load_project(root)
-
-
 def test_a_policy_without_a_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ExporterError) as caught:
         _load(tmp_path, '[tool.exporter.gate.models."nett*"]\nwarn = ["missing"]\n')
@@ -220,7 +182,7 @@ def test_the_store_and_the_engine_have_their_lines(tmp_path: Path) -> None:
         ("", "store = 'https://user:password@host/p'", "contains a user or a password"),
         ("", "store = 'file://host/p'", 'expected a URL such as "file:///srv/store"'),
         ("", "store_key = '~/key'", "remove it, and set the variable EXPORTER_STORE_KEY"),
-        ("", "jobs = 4", "is no key of this version; remove it, or use `exporter export --jobs`"),
+        ("", "jobs = 4", "is not valid here; remove it, or use `exporter export --jobs`"),
         ("", "store = 'build/store'", 'is inside the folder of `build`, "build"'),
         ("", "store = 'reports'", 'is inside the folder of `reports`, "reports"'),
         ("", "store_size = 5", "expected a size of at least 1MB"),
@@ -228,14 +190,16 @@ def test_the_store_and_the_engine_have_their_lines(tmp_path: Path) -> None:
         (
             "",
             "store_timeout = 0",
-            "is no key of this version; remove it; a run waits at most 120 s",
+            "is not valid here; remove it; a run waits at most 120 s",
         ),
-        ("", "store_age = '9w'", "is no key of this version; remove it, or use `exporter gc"),
+        ("", "store_age = '9w'", "is not valid here; remove it, or use `exporter gc"),
         ("", 'engine = "daks"', 'expected "local", "dask", the address of a scheduler such as'),
         ("", 'engine = "tcp://10.0.0.1"', 'expected "local", "dask", the address of'),
         ("", 'engine = "tcp://me@host:1"', 'expected "local", "dask", the address of'),
         ("", 'engine = "../c.py:make"', 'expected "local", "dask", the address of'),
-        ("", 'engine = { cluster = "c.py:make" }', 'no key of this version; write `engine = "c.py'),
+        ("", 'engine = { cluster = "c.py:make" }', "expected text, got a table"),
+        ("", "default_devices = ['cpu']", "write `devices` into [tool.exporter.defaults]"),
+        ("", "thorough = true", "write it into [tool.exporter.defaults]"),
         (".evidence", "cuda = { age = 30 }", "expected an age such as"),
         (".evidence", "cuda = { age = '0d' }", "expected an age such as"),
         (".evidence", "cuda = { age = '9999w' }", "expected an age such as"),

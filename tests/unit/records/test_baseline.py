@@ -21,7 +21,6 @@ from exporter.records.baseline import (
     build_baseline,
     extract_outcome,
     extract_outcomes,
-    find_baseline,
     make_baseline,
     parse_cell,
     read_baseline,
@@ -77,7 +76,7 @@ def test_there_is_one_sorted_line_per_cell_without_machine_details() -> None:
 
 
 def test_a_written_baseline_is_read_back(tmp_path: Path) -> None:
-    path = find_baseline(tmp_path / "reports")
+    path = tmp_path / "reports/baseline"
     contract = {"seed": 7, "axis batch": {"max": 8}, "init": {"x": [1, 1.0, True, None]}}
     state = AcceptedModel(tools={"torch": "2.13.0"}, weights="initial", contract=contract, cells=())
     dropped = {parse_cell("gone/9/cpu"): "history"}
@@ -123,17 +122,24 @@ CELL = '{"cell": "a/9/cpu", "status": "pass"}'
         ("[]", "object"),
         ("[" * 100_000, "recursion|EOF"),
         ("\ufffe", "JSON"),
-        ('{"format": 5, "tools": {}, "cells": []}', "format: Input should be 1, 2, 3 or 4"),
-        ('{"format": 1, "tools": {}}', "cells: Field required"),
-        ('{"format": 1, "tools": {}, "cells": [], "more": 1}', "more: Extra inputs"),
-        (f'{{"format": 1, "tools": {{}}, "cells": [{CELL}, {CELL}]}}', "the cell a/9/cpu twice"),
         (
-            '{"format": 1, "tools": {}, "cells": [{"cell": "a/9", "status": "pass"}]}',
+            '{"format": 5, "tools": {}, "cells": []}',
+            "delete it and run `.*format: Input should be 4",
+        ),
+        (
+            '{"format": 3, "tools": {}, "cells": []}',
+            "format 4; delete it and run `exporter baseline`",
+        ),
+        ('{"format": 4, "tools": {}}', "cells: Field required"),
+        ('{"format": 4, "tools": {}, "cells": [], "more": 1}', "more: Extra inputs"),
+        (f'{{"format": 4, "tools": {{}}, "cells": [{CELL}, {CELL}]}}', "the cell a/9/cpu twice"),
+        (
+            '{"format": 4, "tools": {}, "cells": [{"cell": "a/9", "status": "pass"}]}',
             "cells.0.cell",
         ),
-        ('{"format": 1, "tools": {}, "cells": [{"cell": "a/09/c", "status": "pass"}]}', "a/09/c"),
-        ('{"format": 1, "tools": {}, "cells": [{"cell": "a/9/c", "status": "green"}]}', "status"),
-        ('{"format": 1,\n<<<<<<< HEAD\n"tools": {}, "cells": []}', "merge conflict"),
+        ('{"format": 4, "tools": {}, "cells": [{"cell": "a/09/c", "status": "pass"}]}', "a/09/c"),
+        ('{"format": 4, "tools": {}, "cells": [{"cell": "a/9/c", "status": "green"}]}', "status"),
+        ('{"format": 4,\n<<<<<<< HEAD\n"tools": {}, "cells": []}', "merge conflict"),
     ],
 )
 def test_a_damaged_baseline_is_an_error(content: str, message: str, tmp_path: Path) -> None:
@@ -211,26 +217,6 @@ def test_the_baseline_has_every_failing_check() -> None:
     outcome = extract_outcome(make_record("a/9/cpu", "fail", check="axes", checks=checks))
     assert (outcome.check, outcome.other_checks) == ("axes", ("values",))
     assert str(outcome) == "fail at parity (axes, values)"
-
-
-@pytest.mark.parametrize("format", [1, 2, 3])
-def test_an_older_baseline_is_read_and_written_in_the_new_format(
-    format: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "baseline.json"
-    failed = CELL.replace("pass", "xfail").replace("}", ', "stage": "parity", "check": "axes"}')
-    other = CELL.replace("a/9", "b/9")
-    tools = '"tools": {"torch": "2.12.0"}'
-    path.write_text(f'{{"format": {format}, {tools}, "cells": [{failed}, {other}]}}')
-    assert find_baseline(tmp_path) == path
-    baseline = read_baseline(path)
-    assert baseline.cells[0].other_checks == ()
-    assert baseline.without_contract == list(baseline.models)
-    assert baseline.tools == {"torch": "2.12.0"}
-    write_baseline(tmp_path / "baseline", baseline)
-    assert not path.exists()
-    assert read_baseline(find_baseline(tmp_path)) == baseline
-    assert json.loads((tmp_path / "baseline/b.json").read_text())["tools"] == baseline.tools
 
 
 def test_branches_with_different_models_merge_without_a_conflict(tmp_path: Path) -> None:

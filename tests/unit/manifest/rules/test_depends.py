@@ -44,7 +44,7 @@ def test_globs_are_resolved(root: Path) -> None:
         ('["dat/**"]', 'no file matches "manifests/dat/**/*"; correct the glob'),
         ('["../../x"]', '"../../x" is outside the project; use files inside it'),
         ('["/x"]', "expected a path relative to the manifest"),
-        ('{ files = ["data/**"] }', 'write the globs: `depends = ["data/**"]`, and variables '),
+        ('{ files = ["data/**"] }', "expected a list, got a table"),
     ],
 )
 def test_each_problem_is_reported(root: Path, depends: str, message: str) -> None:
