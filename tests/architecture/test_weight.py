@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 LIMITS = {
     "lines of the package": 59_860,
     "lines of tests": 72_496,
-    "files": 260,
+    "files": 261,
     "packages": 47,
     "modules below 60 lines": 8,
     "lines of imports in 1,000 lines": 79,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.plugins.store.store_entry import parse_entry, read_entry_file
+from exporter.plugins.store.store_entry import parse_entry
 from exporter.records.record import Status
 from tests.integration.project import run_exporter
 
@@ -51,7 +51,7 @@ def test_the_gate_compares_with_an_earlier_baseline(project: Path) -> None:
 def test_an_entry_of_an_earlier_store_is_read(project: Path) -> None:
     """An export restores it if everything is as it was, and exports the cell otherwise."""
     (path,) = (project / "store/entries").rglob("*.json")
-    entry = parse_entry(read_entry_file(path))
+    entry = parse_entry(path.read_bytes())
     assert (str(entry.record.cell), entry.record.status) == ("net/18/cpu", Status.PASS)
     plan = run_exporter(project, "plan", "--json")
     assert plan.returncode == 0, plan.stderr

@@ -269,12 +269,12 @@ NO_STORE = "off"
 DEFAULT_STORE_SIZE = 10 << 30
 #: Seconds: 90 days.
 STORE_AGE = 90 * 24 * 3600.0
-#: The scheme of a URL -> the modules that read it. Python can read `http` itself.
+#: The scheme of a URL -> the modules that read it. Python can read `file` and `http` itself.
 REMOTE_SCHEMES = {
     "s3": ("fsspec", "s3fs"),
     "gs": ("fsspec", "gcsfs"),
     "az": ("fsspec", "adlfs"),
-    "file": ("fsspec",),
+    "file": (),
     "https": (),
     "http": (),
 }

@@ -342,7 +342,12 @@ def examine_store(store: Store | None) -> Diagnosis:
         return Diagnosis.note("store", f"{summary}: read-only, because it cannot be written")
     if not store.path.exists():
         return Diagnosis.ok("store", f"{summary}: empty")
-    summary += f": {format_bytes(store.measure_size())}, {store.count()} results"
+    try:
+        count, size = store.measure()
+    except OSError as error:
+        message = f"{store.path}: cannot be read: {error.strerror}; no result is restored"
+        return Diagnosis.problem("store", message)
+    summary += f": {format_bytes(size)}, {count} results"
     return Diagnosis.ok("store", f"{summary}, read-only" if store.is_read_only else summary)
 
 

@@ -101,7 +101,7 @@ def gc(
         removed = _format_removed(len(garbage), "environment", size, dry_run=dry_run)
         names = "; ".join(", ".join(environment.requirements) for environment in garbage)
         print_line(f"environments: {removed}: {names}")
-    store = open_store(manifest.project, os.environ, size=store_size, age=store_age)
+    store = open_store(manifest.project, os.environ)
     build = BuildFolder.from_project(manifest.project)
     if build.path.exists():
         _clean_build(build, cells, dry_run=dry_run)
@@ -111,7 +111,11 @@ def gc(
         if store.is_read_only:
             print_line("store: is read-only; nothing was removed")
         else:
-            evicted = store.evict(dry_run=dry_run)
+            limits = StoreLimits(
+                size=store.limits.size if store_size is None else store_size,
+                age=store.limits.age if store_age is None else store_age,
+            )
+            evicted = store.evict(limits, dry_run=dry_run)
             removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
             print_line(f"store: {removed}; {format_bytes(evicted.remaining)} remain")
     if remote_size is not None or remote_age is not None:

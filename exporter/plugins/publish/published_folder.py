@@ -20,6 +20,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import (
     CELL_LIMIT,
     PROJECT_LIMIT,
+    copy_file,
     hash_file,
     read_regular_file,
     write_text,
@@ -31,7 +32,6 @@ from exporter.manifest import Device, ModelSpec
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.model_pages import describe_contract
-from exporter.plugins.store.store_entry import link_or_copy
 from exporter.records.record import Artifact, CellId, Record, Status
 from exporter.report.pages.templates import render
 from exporter.report.rows.matrix import format_runtime
@@ -249,8 +249,8 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
         if PurePosixPath(source).name != source or path.is_symlink() or not path.is_file():
             message = f"{source}: is not a file of the model's folder; export the model again"
             raise ExporterError(ExitCode.UNREADABLE, message)
-        # No hard links: onnx refuses external data with two names. Btrfs and XFS share the blocks.
-        link_or_copy(path, folder / target, may_link=False)
+        # No hard links, because onnx refuses external data with two names.
+        copy_file(path, folder / target)
         digest = hash_file(folder / target)
         is_proved = (
             digest == candidate.artifact.sha256
@@ -272,7 +272,7 @@ def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path)
     for config in (file for file in files if file.name == "config.json"):
         for path in config.parent.iterdir():
             if _ASSET.fullmatch(path.name) and path.is_file():
-                link_or_copy(path, folder / path.name, may_link=False)
+                copy_file(path, folder / path.name)
         size = next((out.shape[-1] for out in spec.outputs if out.name == "logits"), "")
         tokenizer = folder / "tokenizer.json"
         if isinstance(size, int) and tokenizer.is_file():

@@ -5,13 +5,13 @@
     tmp/                                       incomplete files
     bounded                                    its timestamp is the time of the last eviction
 
-There is no lock: each file is written under a temporary name and renamed, and each reader verifies
-hashes. Any inconsistency is a miss.
+A folder and a server have the same files. There is no lock: an entry is written after its files, a
+file appears when it is complete, and a reader verifies each hash and each input. Any inconsistency
+is a miss, so writers, killed writers and evictions can harm no reader.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -41,30 +41,29 @@ from exporter.pipeline.decisions import (
 )
 from exporter.pipeline.schedule import make_jobs
 from exporter.planning.plan import Plan
+from exporter.plugins.store.eviction import EvictionResult, StoreLimits, evict
 from exporter.plugins.store.store_entry import (
-    Blobs,
     DamagedEntry,
-    EvictionResult,
     StoredFile,
     StoreEntry,
-    StoreLimits,
     belongs_to,
-    count_entries,
-    create_scratch_file,
-    evict_local,
     is_storable,
-    list_folder,
     make_lookup_key,
-    make_variant_key,
-    measure_folder,
-    move_into_place,
-    parse_entry,
-    read_entry_file,
+    name_entry,
+    name_folder,
     serialize_entry,
+)
+from exporter.plugins.store.store_files import (
+    ENTRY,
+    MAX_VARIANTS,
+    LocalFiles,
+    fetch_verified,
+    list_entries,
+    read_entries,
 )
 from exporter.records.record import CellId, Record
 
-if TYPE_CHECKING:  # an export without a remote store imports no web client
+if TYPE_CHECKING:  # an export without a remote store starts no thread
     from exporter.plugins.store.remote_store import RemoteStore
 
 
@@ -74,32 +73,24 @@ class StoreStatistics(FrozenModel):
     local_hits: int = 0
     remote_hits: int = 0
     misses: int = 0
-    rejected: int = 0
-    """Entries of the remote store that are damaged or not signed with the key."""
     restored_bytes: int = 0
     """The size of the files of restored cells, in the build folder."""
-    downloaded_files: int = 0
     downloaded_bytes: int = 0
-    failed_downloads: int = 0
-    """Files that are missing, damaged or not received within the time limit."""
     uploaded_cells: int = 0
-    uploaded_files: int = 0
-    """Files that the remote store did not have."""
     uploaded_bytes: int = 0
-    failed_uploads: int = 0
-    """Cells that are not in the remote store because of an error or the time limit."""
+    """The size of the files that the remote store did not have."""
     waited_seconds: float = 0.0
     """The time that the run waited for the remote store."""
 
 
-#: Entries of one lookup key. Each edit of a source adds one, and a lookup reads all of them.
-MAX_VARIANTS = 32
 #: The share of the size limit after which an eviction always runs.
 _LARGE_GROWTH = 0.05
-#: Bytes of a file that tests if the store can be written.
-_TEST_SIZE = 1 << 16
+#: A file that tests if the store can be written, and its bytes.
+_TEST_FILE, _TEST_SIZE = "tmp/test", 1 << 16
 #: Seconds between two evictions after less growth.
 _EVICTION_INTERVAL = 3600.0
+#: The file with the timestamp of the last eviction.
+_LAST_EVICTION = "bounded"
 
 
 class StoreResult(NamedTuple):
@@ -132,11 +123,8 @@ class Store(ResultCache):
         self.limits = limits
         self.is_read_only = is_read_only
         self.remote = remote
+        self._files = LocalFiles(path)
         self._counts: Counter[str] = Counter()
-        self._entries = path / "entries"
-        self._scratch = path / "tmp"
-        self._last_eviction = path / "bounded"
-        self._blobs = Blobs(path / "blobs", self._scratch)
         self._is_writable = not is_read_only
         self._warning = f"{path}: results are not stored: the store is read-only"
         self._growth = 0
@@ -268,17 +256,35 @@ class Store(ResultCache):
         """Find the entries of cells in this store, and the missing ones in the remote store."""
         results = {cell: self.find(cell, parts, is_valid) for cell, parts in inputs.items()}
         missing = [cell for cell, result in results.items() if not result.entry]
-        self._counts.update(local_hits=len(results) - len(missing))
         if self.remote:
-            keys = {cell: _split_key(make_lookup_key(cell, inputs[cell])) for cell in missing}
+            keys = {cell: make_lookup_key(cell, inputs[cell]) for cell in missing}
             candidates = self.remote.find(keys.values())
             for cell, key in keys.items():
-                valid = (e for e in candidates[key] if e.record.cell == cell and is_valid(e.record))
+                valid = (each for each in candidates.get(key, ()) if is_valid(each.record))
                 if entry := next(valid, None):
                     results[cell] = StoreResult(entry=entry)
         found_count = sum(results[cell].entry is not None for cell in missing)
-        self._counts.update(remote_hits=found_count, misses=len(missing) - found_count)
+        self._counts.update(
+            local_hits=len(results) - len(missing),
+            remote_hits=found_count,
+            misses=len(missing) - found_count,
+        )
         return results
+
+    def find(
+        self, cell: CellId, parts: Mapping[str, str], is_valid: Callable[[Record], bool]
+    ) -> StoreResult:
+        """Find an entry of a cell with the current inputs in this store."""
+        problem = ""
+        with suppress(OSError):  # the store cannot be listed; `put` returns why
+            for entry in read_entries(self._files, name_folder(make_lookup_key(cell, parts))):
+                if not isinstance(entry, StoreEntry):
+                    problem = "its store entry is damaged"
+                elif is_valid(entry.record):
+                    if all(self._files.has(file.blob, file.size) for file in entry.files):
+                        return StoreResult(entry=entry)
+                    problem = "the store has lost one of its files"
+        return StoreResult(problem=problem)
 
     def download(self, entries: Collection[StoreEntry]) -> None:
         """Copy the files of entries that only the remote store has, and the entries."""
@@ -287,36 +293,21 @@ class Store(ResultCache):
         missing: dict[str, StoredFile] = {}
         remote_entries = []
         for entry in entries:
-            files = [f for f in entry.files if not self._blobs.has_file(f)]
+            files = [file for file in entry.files if not self._files.has(file.blob, file.size)]
             is_too_large = sum(file.size for file in entry.files) > self.limits.size
-            if is_too_large or (not files and self.locate_entry(entry.record).exists()):
+            is_known = self._files.locate(name_entry(entry.record)).exists()
+            if is_too_large or (is_known and not files):
                 continue
             remote_entries.append(entry)
             missing |= {file.sha256: file for file in files}
-        self._growth += self.remote.download(missing.values(), self._scratch, self._blobs.locate)
+        size = self.remote.download(missing.values(), self._files)
+        self._growth += size
+        self._counts.update(downloaded_bytes=size)
         for entry in remote_entries:
-            self.remote.refresh(self._name_remote(entry.record))
-            if all(self._blobs.has_file(file) for file in entry.files):
+            self.remote.mark_used(entry)
+            if all(self._files.has(file.blob, file.size) for file in entry.files):
                 with suppress(OSError):  # the next run finds the entry in the remote store again
                     self._write_entry(entry)
-
-    def find(
-        self, cell: CellId, parts: Mapping[str, str], is_valid: Callable[[Record], bool]
-    ) -> StoreResult:
-        """Find an entry of a cell with the current inputs."""
-        problem = ""
-        for path in _list_newest_first(self._entries / _split_key(make_lookup_key(cell, parts))):
-            try:
-                entry = parse_entry(read_entry_file(path))
-            except DamagedEntry:
-                problem = "its store entry is damaged"
-                continue
-            if entry.record.cell != cell or not is_valid(entry.record):
-                continue
-            if all(self._blobs.has_file(file) for file in entry.files):
-                return StoreResult(entry=entry)
-            problem = "the store has lost one of its files"
-        return StoreResult(problem=problem)
 
     def restore(self, entry: StoreEntry, folder: Path) -> str:
         """Copy the files of a cell to a folder that may contain other cells of the model.
@@ -324,6 +315,7 @@ class Store(ResultCache):
         Returns:
             Why that is impossible, or "" if all files were restored.
         """
+        name = name_entry(entry.record)
         for file in entry.files:
             target = folder / file.path
             if target.exists():
@@ -331,15 +323,20 @@ class Store(ResultCache):
                 if not file.path.startswith("logs/") and hash_source(target) != file.sha256:
                     return f"its {file.path} in the store differs from that of the other cells"
                 continue
-            if problem := self._blobs.restore(file, target):
+            try:
+                fetch_verified(self._files, file, target)
+            except (DamagedEntry, OSError) as error:
                 # The next run can store the cell again.
-                self._remove(self.locate_entry(entry.record))
-                self._remove(self._blobs.locate(file.sha256))
+                for each in (name, file.blob) if self._is_writable else ():
+                    with suppress(OSError):
+                        self._files.remove(each)
+                text = error.strerror if isinstance(error, OSError) else ""
+                problem = f"unreadable ({text})" if text else str(error)
                 return f"{file.path} is {problem} in the store"
         self._counts.update(restored_bytes=sum(file.size for file in entry.files))
         with suppress(OSError):
-            if self._is_writable:  # the timestamp is the time of the last use
-                os.utime(self.locate_entry(entry.record))
+            if self._is_writable:
+                self._files.touch(name)
         return ""
 
     def put(self, records: Collection[Record], folder: JobFolder) -> str:
@@ -358,9 +355,9 @@ class Store(ResultCache):
         for record in records:
             try:
                 if record.flaky:  # the stored result is one of two
-                    self.locate_entry(record).unlink(missing_ok=True)
+                    self._files.remove(name_entry(record))
                     if self.remote:
-                        self.remote.remove(self._name_remote(record))
+                        self.remote.remove(name_entry(record))
                 elif is_storable(record):
                     problem = self._put_storable(record, names, files) or problem
             except OSError as error:
@@ -383,17 +380,21 @@ class Store(ResultCache):
             return None
         if self._growth < self.limits.size * _LARGE_GROWTH:
             with suppress(OSError):
-                age = time.time() - self._last_eviction.lstat().st_mtime
+                age = time.time() - self._files.locate(_LAST_EVICTION).lstat().st_mtime
                 if 0 <= age < _EVICTION_INTERVAL:
                     return None
         return self.evict()
 
-    def evict(self, *, dry_run: bool = False) -> EvictionResult:
-        """Remove entries and files beyond the limits."""
-        result = evict_local(self.path, self.limits, dry_run=dry_run)
-        if self._is_writable and not dry_run and self._entries.is_dir():
+    def evict(self, limits: StoreLimits | None = None, *, dry_run: bool = False) -> EvictionResult:
+        """Remove entries and files beyond the limits.
+
+        Raises:
+            OSError: if a file cannot be removed.
+        """
+        result = evict(self._files, limits or self.limits, dry_run=dry_run)
+        if self._is_writable and not dry_run and self._files.locate("entries").is_dir():
             with suppress(OSError):  # the next run evicts again
-                self._last_eviction.touch()
+                self._files.locate(_LAST_EVICTION).touch()
         return result
 
     def finish(self) -> list[str]:
@@ -403,7 +404,9 @@ class Store(ResultCache):
             Messages for the user.
         """
         if self.remote:
-            self.remote.flush()
+            for files in self.remote.flush():
+                size = sum(file.size for file in files)
+                self._counts.update(uploaded_cells=1, uploaded_bytes=size)
         with suppress(OSError):  # another run evicts at the same time, or the next one will
             self.evict_if_needed()
         return self.take_notes()
@@ -413,27 +416,24 @@ class Store(ResultCache):
         return self.remote.take_notes() if self.remote else []
 
     def make_statistics(self) -> StoreStatistics:
-        if self.remote is None:
-            return StoreStatistics(**self._counts)
-        waited = round(self.remote.waited_seconds, 3)
-        return StoreStatistics(**self._counts, **self.remote.counts, waited_seconds=waited)
+        waited = round(self.remote.waited_seconds, 3) if self.remote else 0.0
+        return StoreStatistics(**self._counts, waited_seconds=waited)
 
-    def count(self) -> int:
-        return count_entries(self.path)
+    def measure(self) -> tuple[int, int]:
+        """Return the number of results, and the bytes of all files.
 
-    def measure_size(self) -> int:
-        """Return the bytes of all files in the store."""
-        return measure_folder(self.path)
-
-    def locate_entry(self, record: Record) -> Path:
-        key = make_lookup_key(record.cell, record.fingerprint)
-        return self._entries / _split_key(key) / f"{make_variant_key(record)}.json"
+        Raises:
+            OSError: if the folder cannot be listed.
+        """
+        files = self._files.list_files()
+        count = sum(ENTRY.fullmatch(file.name) is not None for file in files)
+        return count, sum(file.size for file in files)
 
     def _can_write(self) -> bool:
         """Return True if only one path of the store is bad."""
         try:
-            with create_scratch_file(self._scratch) as path:
-                path.write_bytes(bytes(_TEST_SIZE))
+            self._files.write(_TEST_FILE, bytes(_TEST_SIZE))
+            self._files.remove(_TEST_FILE)
         except OSError:
             return False
         return True
@@ -458,38 +458,16 @@ class Store(ResultCache):
             limit = format_byte_limit(self.limits.size)
             return f"{record.cell.model} is larger than the store's limit of {limit}"
         for file in entry.files:
-            self._blobs.put(paths[file.path], file)
+            if not self._files.has(file.blob, file.size):
+                self._files.write(file.blob, paths[file.path])
         self._write_entry(entry)
         if self.remote:
-            self.remote.upload(self._name_remote(record), entry, self._blobs.locate)
+            self.remote.upload(entry, self._files)
         return ""
 
     def _write_entry(self, entry: StoreEntry) -> None:
-        target = self.locate_entry(entry.record)
-        with create_scratch_file(self._scratch) as scratch:
-            scratch.write_bytes(serialize_entry(entry))
-            move_into_place(scratch, target)
+        name = name_entry(entry.record)
+        self._files.write(name, serialize_entry(entry))
         self._growth += 1
-        for path in _list_newest_first(target.parent)[MAX_VARIANTS:]:
-            path.unlink(missing_ok=True)
-
-    def _name_remote(self, record: Record) -> str:
-        """Return the name of an entry in the remote store, which has the same layout."""
-        return self.locate_entry(record).relative_to(self.path).as_posix()
-
-    def _remove(self, path: Path) -> None:
-        if self._is_writable:
-            with suppress(OSError):
-                path.unlink()
-
-
-def _split_key(key: str) -> str:
-    return f"{key[:2]}/{key[2:]}"
-
-
-def _list_newest_first(folder: Path) -> list[Path]:
-    paths = []
-    for path in list_folder(folder):
-        with suppress(OSError):  # removed by another process
-            paths.append((path.lstat().st_mtime_ns, path))
-    return [path for _, path in sorted(paths, reverse=True)]
+        for file in list_entries(self._files, name.rpartition("/")[0])[MAX_VARIANTS:]:
+            self._files.remove(file.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +24,10 @@ from exporter.manifest.resolved.keys import (
 )
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.plugins.store import Store, StoreLimits, StoreStatistics
+from exporter.plugins.store.store_entry import SigningKey
 
 if TYPE_CHECKING:
-    from exporter.plugins.store.remote_store import RemoteStore, SigningKey
-
+    from exporter.plugins.store.remote_store import RemoteStore
 
 #: The store's folder, its URL or `off`; it overrides the project's setting.
 STORE_VARIABLE = "EXPORTER_STORE"
@@ -38,20 +37,14 @@ READ_ONLY_VARIABLE = "EXPORTER_STORE_READONLY"
 KEY_VARIABLE = "EXPORTER_STORE_KEY"
 #: The name of the default store in the folder of git, which all worktrees share.
 GIT_STORE = "exporter-store"
+#: Characters of a key: 128 bits in hexadecimal digits.
+_MIN_KEY_LENGTH = 32
 _CREATE_KEY = "openssl rand -hex 32"
 _YES, _NO = ("1", "yes", "true"), ("", "0", "no", "false")
 
 
-def open_store(
-    project: Project,
-    environment: Mapping[str, str],
-    *,
-    size: int | None = None,
-    age: float | None = None,
-) -> Store | None:
+def open_store(project: Project, environment: Mapping[str, str]) -> Store | None:
     """Return the store of the environment or of the project.
-
-    `size` (bytes) and `age` (seconds) replace the project's settings.
 
     Returns:
         The store, or None if it is switched off.
@@ -63,10 +56,7 @@ def open_store(
     setting = environment.get(STORE_VARIABLE) or project.store
     if setting == NO_STORE:
         return None
-    limits = StoreLimits(
-        size=project.store_size if size is None else size,
-        age=STORE_AGE if age is None else age,
-    )
+    limits = StoreLimits(size=project.store_size, age=STORE_AGE)
     flag = environment.get(READ_ONLY_VARIABLE, "")
     if flag.lower() not in (*_YES, *_NO):
         message = f"{READ_ONLY_VARIABLE}: expected 1 or 0, got '{flag}'"
@@ -97,8 +87,8 @@ def _open_remote(
             missing.
     """
     # An export without a remote store does not need these modules.
-    from exporter.plugins.store.remote_files import TimeLimit, open_files
-    from exporter.plugins.store.remote_store import SILENCE, TIMEOUT, RemoteStore
+    from exporter.plugins.store.remote_store import RemoteStore
+    from exporter.plugins.store.store_files import open_files
 
     if environment.get(STORE_VARIABLE):
         label = f"{STORE_VARIABLE}: {url}"
@@ -116,11 +106,10 @@ def _open_remote(
             f"{' '.join(missing)}`, or set {STORE_VARIABLE}={NO_STORE}"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
-    is_mirror = not REMOTE_SCHEMES[scheme]
+    is_mirror = scheme in ("http", "https")
     return RemoteStore(
         label,
-        partial(open_files, url),
-        TimeLimit(TIMEOUT, SILENCE),
+        open_files(url),
         _read_key(environment),
         is_read_only=is_read_only or is_mirror,
     )
@@ -132,15 +121,13 @@ def _read_key(environment: Mapping[str, str]) -> SigningKey | None:
     Raises:
         ExporterError: MANIFEST if the key is too short.
     """
-    from exporter.plugins.store.remote_store import MIN_KEY_LENGTH, SigningKey
-
     secret = environment.get(KEY_VARIABLE, "").strip()
     if not secret:
         return None
-    if len(secret) < MIN_KEY_LENGTH:
+    if len(secret) < _MIN_KEY_LENGTH:
         message = (
             f"{KEY_VARIABLE}: the key has {len(secret)} characters, expected at least "
-            f"{MIN_KEY_LENGTH}; create one with `{_CREATE_KEY}`"
+            f"{_MIN_KEY_LENGTH}; create one with `{_CREATE_KEY}`"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
     return SigningKey(secret.encode())
@@ -164,14 +151,8 @@ def show_statistics(project: Project, statistics: StoreStatistics | None) -> Non
     hits = f"{counts.local_hits + counts.remote_hits} hits ({counts.remote_hits} remote)"
     restored = format_bytes(counts.restored_bytes)
     print_line(f"store: {hits}, {counts.misses} misses, {restored} restored")
-    if counts.downloaded_files or counts.failed_downloads or counts.rejected:
-        size = format_bytes(counts.downloaded_bytes)
-        line = f"downloaded: {pluralize(counts.downloaded_files, 'file')} ({size})"
-        print_line(f"{line}, {counts.failed_downloads} failed, {counts.rejected} rejected")
-    if counts.uploaded_cells or counts.failed_uploads:
-        cells = pluralize(counts.uploaded_cells, "cell")
-        files = pluralize(counts.uploaded_files, "new file")
-        size = format_bytes(counts.uploaded_bytes)
-        print_line(f"uploaded: {cells}, {files} ({size}), {counts.failed_uploads} failed")
     if counts.waited_seconds:
-        print_line(f"waited for the remote store: {counts.waited_seconds:.1f} s")
+        received, sent = map(format_bytes, (counts.downloaded_bytes, counts.uploaded_bytes))
+        line = f"remote store: {received} downloaded, {sent} uploaded for"
+        cells = pluralize(counts.uploaded_cells, "cell")
+        print_line(f"{line} {cells}, waited {counts.waited_seconds:.1f} s")

@@ -431,7 +431,7 @@ def test_nested_folders_of_a_model_end_no_export(root: Path) -> None:
         options = BuildOptions(store=store, force=True)
         run_plan(of, make_plan(of), FakeEngine(work), BuildLog(), options)
         assert_complete(of)
-        assert store.measure_size() > 0
+        assert store.measure()[1] > 0
     nest(root / "build/tiny")
     (garbage,) = find_garbage(root / "build", ())
     remove_garbage(garbage)

@@ -144,7 +144,7 @@ def remove_folder(sample: Path) -> None:
 
 def change_file(sample: Path) -> None:
     path = sample / "output_0.pb"
-    path.write_bytes(path.read_bytes()[:-1] + b"?")  # the hard link in the store changes, too
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
 
 
 def remove_file(sample: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from exporter.plugins.store import Store
-from exporter.plugins.store.remote_files import RemoteFiles, TimeLimit
-from exporter.plugins.store.remote_store import RemoteStore, SigningKey
-from exporter.plugins.store.store_entry import StoreFile
+from exporter.plugins.store.remote_store import RemoteStore
+from exporter.plugins.store.store_entry import SigningKey
+from exporter.plugins.store.store_files import Files, RemoteFiles, StoreFile, open_files
 from tests.unit.plugins.store.cells import WIDE
 
 KEY = SigningKey(b"0123456789abcdef0123456789abcdef")
@@ -28,12 +28,12 @@ class FaultyFiles(RemoteFiles):
 
     def __init__(
         self,
-        files: RemoteFiles,
+        files: Files,
         fault: Callable[[], None],
         after: int = 0,
         kinds: tuple[str, ...] = ("read", "write"),
     ) -> None:
-        self._files, self._fault, self._remaining, self._kinds = files, fault, after, kinds
+        self._server, self._fault, self._remaining, self._kinds = files, fault, after, kinds
         self.calls = 0
 
     def _check(self, kind: str) -> None:
@@ -43,37 +43,37 @@ class FaultyFiles(RemoteFiles):
             if self._remaining < 0:
                 self._fault()
 
-    def require_root(self) -> None:
+    def check_access(self) -> None:
         self._check("read")
-        self._files.require_root()
+        self._server.check_access()
 
-    def list_folder(self, folder: str) -> list[StoreFile]:
+    def list_files(self, folder: str = "") -> list[StoreFile]:
         self._check("read")
-        return self._files.list_folder(folder)
+        return self._server.list_files(folder)
 
-    def list_all(self) -> list[StoreFile]:
+    def read(self, name: str) -> bytes:
         self._check("read")
-        return self._files.list_all()
+        return self._server.read(name)
 
-    def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
+    def fetch(self, name: str, target: Path) -> None:
         self._check("read")
-        return self._files.read_chunks(name, size)
+        self._server.fetch(name, target)
 
-    def find_size(self, name: str) -> int | None:
+    def has(self, name: str, size: int) -> bool:
         self._check("write")
-        return self._files.find_size(name)
+        return self._server.has(name, size)
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, content: bytes | Path) -> None:
         self._check("write")
-        self._files.write(name, data)
+        self._server.write(name, content)
 
-    def upload(self, source: Path, name: str, on_response: Callable[[], None]) -> None:
+    def touch(self, name: str) -> None:
         self._check("write")
-        self._files.upload(source, name, on_response)
+        self._server.touch(name)
 
     def remove(self, name: str) -> None:
         self._check("write")
-        self._files.remove(name)
+        self._server.remove(name)
 
 
 def hang() -> None:
@@ -95,14 +95,14 @@ def raise_foreign() -> None:
 
 
 def make_remote(
-    files: RemoteFiles,
+    files: Files,
     *,
     key: SigningKey | None = None,
-    limit: TimeLimit | None = None,
+    deadline: float = 20.0,
     is_read_only: bool = False,
 ) -> RemoteStore:
-    limit = limit or TimeLimit(20.0, 20.0)
-    return RemoteStore("store: test://cells", lambda: files, limit, key, is_read_only=is_read_only)
+    label = "store: test://cells"
+    return RemoteStore(label, files, key, is_read_only=is_read_only, deadline=deadline)
 
 
 def make_machine(root: Path, remote: RemoteStore) -> Store:
@@ -110,5 +110,5 @@ def make_machine(root: Path, remote: RemoteStore) -> Store:
     return Store(root / "build" / ".store", WIDE, remote=remote)
 
 
-def open_folder(path: Path) -> RemoteFiles:
-    return RemoteFiles(f"file://{path}")
+def open_folder(path: Path) -> Files:
+    return open_files(f"file://{path}")

@@ -24,23 +24,16 @@ def test_all_counts_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         local_hits=2,
         remote_hits=3,
         misses=4,
-        rejected=1,
         restored_bytes=5000,
-        downloaded_files=6,
         downloaded_bytes=7000,
-        failed_downloads=8,
         uploaded_cells=9,
-        uploaded_files=1,
         uploaded_bytes=11000,
-        failed_uploads=12,
         waited_seconds=1.26,
     )
     assert show(tmp_path, statistics) == statistics.model_dump()
     assert capsys.readouterr().out.splitlines() == [
         "store: 5 hits (3 remote), 4 misses, 5.00 kB restored",
-        "downloaded: 6 files (7.00 kB), 8 failed, 1 rejected",
-        "uploaded: 9 cells, 1 new file (11.0 kB), 12 failed",
-        "waited for the remote store: 1.3 s",
+        "remote store: 7.00 kB downloaded, 11.0 kB uploaded for 9 cells, waited 1.3 s",
     ]
 
 

@@ -20,7 +20,6 @@ from exporter.plugins.store.store_entry import (
     make_lookup_key,
     make_variant_key,
     parse_entry,
-    parse_header,
     serialize_entry,
 )
 from exporter.records.record import Source, Stage, Status
@@ -39,7 +38,6 @@ ENTRY = StoreEntry(record=RECORD, files=FILES)
 
 def test_a_serialized_entry_is_parsed() -> None:
     assert parse_entry(serialize_entry(ENTRY)) == ENTRY
-    assert parse_header(serialize_entry(ENTRY)).files == FILES
     assert ENTRY.reference == "c" * 64
 
 
@@ -63,10 +61,12 @@ def test_other_bytes_are_damaged(data: bytes) -> None:
 
 
 def forged(entry: StoreEntry, **changes: Any) -> bytes:
-    """Return an entry with a right hash and another header."""
-    head = json.dumps({"format": 2, "files": [f.model_dump() for f in entry.files], **changes})
-    body = head + "\n" + entry.record.to_json()
-    return f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}".encode()
+    """Return an entry with a right hash and other fields."""
+    content = {**json.loads(entry.to_json()), **changes}
+    del content["sha256"]
+    rest = json.dumps(content, indent=2)[1:] + "\n"
+    digest = hashlib.sha256(rest.encode()).hexdigest()
+    return f'\n{{\n  "sha256": "{digest}",{rest}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_forged_entry_with_right_content_is_parsed() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 1},
+        {"format": 2},
         {"files": [f.model_dump() for f in FILES[1:]]},  # without the exported file
         {"files": [f.model_dump() for f in (FILES[0], *FILES[2:])]},  # without its weights
         {"files": [f.model_dump() for f in (*FILES, FILES[2])]},  # one path twice
