@@ -59,6 +59,7 @@ from exporter.plugins.store.store_files import (
     LocalFiles,
     fetch_verified,
     list_entries,
+    mark_used,
     read_entries,
 )
 from exporter.records.record import CellId, Record
@@ -334,9 +335,9 @@ class Store(ResultCache):
                 problem = f"unreadable ({text})" if text else str(error)
                 return f"{file.path} is {problem} in the store"
         self._counts.update(restored_bytes=sum(file.size for file in entry.files))
-        with suppress(OSError):
+        with suppress(OSError, DamagedEntry):
             if self._is_writable:
-                self._files.touch(name)
+                mark_used(self._files, name)
         return ""
 
     def put(self, records: Collection[Record], folder: JobFolder) -> str:

@@ -24,7 +24,13 @@ from exporter.plugins.store.store_entry import (
     name_folder,
     serialize_entry,
 )
-from exporter.plugins.store.store_files import Files, LocalFiles, fetch_verified, read_entries
+from exporter.plugins.store.store_files import (
+    Files,
+    LocalFiles,
+    fetch_verified,
+    mark_used,
+    read_entries,
+)
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -205,9 +211,9 @@ class RemoteStore:
         self._write(send)
 
     def mark_used(self, entry: StoreEntry) -> None:
-        """Write an old entry again, so that an eviction counts it as used."""
+        """Start to mark an entry that was not used for some days."""
         if entry.changed and time.time() - entry.changed > _REFRESH_AGE:
-            self._write(partial(self._files.touch, name_entry(entry.record)))
+            self._write(partial(mark_used, self._files, name_entry(entry.record)))
 
     def remove(self, name: str) -> None:
         """Start to remove an entry."""

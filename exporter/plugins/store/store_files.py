@@ -43,6 +43,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}
     },
 }
+#: Options of an upload: s3fs would keep ten parts of 50 MB in memory for each file.
+_UPLOAD_OPTIONS = {
+    "s3": {"chunksize": 1 << 23, "max_concurrency": 1},
+    "gs": {"chunksize": 1 << 23},
+}
 #: Seconds that a web server may take for a response.
 _WEB_TIMEOUT = 20.0
 #: Servers format listings in many ways. All contain the names of entries, which are long.
@@ -134,10 +139,6 @@ class LocalFiles:
         finally:
             scratch.unlink(missing_ok=True)
 
-    def touch(self, name: str) -> None:
-        """Mark an entry as used."""
-        os.utime(self.locate(name))
-
     def remove(self, name: str) -> None:
         """Remove a file, if it exists, and its folder, if it becomes empty."""
         path = self.locate(name)
@@ -217,11 +218,8 @@ class RemoteFiles:
         if isinstance(content, bytes):
             self._files.pipe_file(target, content)
         else:
-            self._files.put_file(str(content), target)
-
-    def touch(self, name: str) -> None:
-        """Mark an entry as used: write it again. It keeps its signature."""
-        self.write(name, self.read(name))
+            options = _UPLOAD_OPTIONS.get(self._scheme, {})
+            self._files.put_file(str(content), target, **options)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -315,6 +313,14 @@ def read_entries(
             continue
         except DamagedEntry as error:
             yield error
+
+
+def mark_used(files: Files, name: str) -> None:
+    """Write an entry again, so that an eviction counts it as used. It keeps its signature.
+
+    Another user, who owns the file, may be the only one that can change its time.
+    """
+    files.write(name, files.read(name))
 
 
 def fetch_verified(files: Files, file: StoredFile, target: Path) -> None:

@@ -33,6 +33,7 @@ from exporter.plugins.doctor.doctor import (
     is_older,
 )
 from exporter.plugins.store import Store, StoreLimits
+from exporter.plugins.store.store_files import LocalFiles
 from exporter.program import run_plan
 from exporter.records.record import Status, read_run
 from tests.unit.manifest.projects import ENTRY, make_project
@@ -332,6 +333,18 @@ def test_the_store(tmp_path: Path) -> None:
     )
     (tmp_path / "file").write_text("")
     assert examine_store(Store(tmp_path / "file/store", LIMITS)).level is Level.PROBLEM
+
+
+def test_a_store_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "store").mkdir()
+    monkeypatch.setattr(LocalFiles, "check_access", refuse)
+    result = examine_store(Store(tmp_path / "store", LIMITS))
+    assert result.level is Level.PROBLEM
+    text = "cannot be read: Permission denied; no result is restored"
+    assert result.message == f"{tmp_path}/store: {text}"
 
 
 def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

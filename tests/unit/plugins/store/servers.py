@@ -67,10 +67,6 @@ class FaultyFiles(RemoteFiles):
         self._check("write")
         self._server.write(name, content)
 
-    def touch(self, name: str) -> None:
-        self._check("write")
-        self._server.touch(name)
-
     def remove(self, name: str) -> None:
         self._check("write")
         self._server.remove(name)
