@@ -55,7 +55,7 @@ def measure_scale(array: Array) -> float:
         extreme = max(float(array.max()), -float(array.min()))
         if extreme < _MASK:  # False for NaN and Inf
             return extreme
-    values = np.abs(_to_float64(array))
+    values = np.abs(to_float64(array))
     finite = values[np.isfinite(values)]
     largest = float(finite.max()) if finite.size else 0.0
     if largest < _MASK:
@@ -87,7 +87,7 @@ def compare_arrays(
             return Comparison()
         index = _unravel(differ, int(np.argmax(differ)))
         is_number = actual.dtype.kind in "biu"
-        error = np.abs(_to_float64(actual) - _to_float64(expected)).max() if is_number else np.inf
+        error = np.abs(to_float64(actual) - to_float64(expected)).max() if is_number else np.inf
         return Comparison(
             problem=f"{count} of {differ.size} elements differ, first at {list(index)} "
             f"(file {actual[index]}, PyTorch {expected[index]})",
@@ -97,10 +97,10 @@ def compare_arrays(
         )
     if passed := _pass_quickly(actual, expected, limit, target):
         return passed
-    values, reference = _to_float64(actual), _to_float64(expected)
+    values, reference = to_float64(actual), to_float64(expected)
     if mismatch := find_nonfinite_mismatch(actual, expected):
         return mismatch
-    target_values = _to_float64(target)
+    target_values = to_float64(target)
     # If float64 overflows and PyTorch's dtype does not, only PyTorch's value is usable.
     target_values = np.where(np.isfinite(target_values), target_values, reference)
     finite = np.isfinite(reference)
@@ -125,7 +125,7 @@ def find_nonfinite_mismatch(actual: Array, expected: Array) -> Comparison | None
     # 0 for numbers, 1 for NaN, 2 for +Inf, 3 for -Inf.
     kinds, expected_kinds = (
         np.select([np.isnan(each), each == np.inf, each == -np.inf], [1, 2, 3], default=0)
-        for each in map(_to_float64, (actual, expected))
+        for each in map(to_float64, (actual, expected))
     )
     if np.array_equal(kinds, expected_kinds):
         return None
@@ -210,7 +210,7 @@ def report_mismatch(problem: str) -> Comparison:
     return Comparison(problem=problem, max_abs=np.inf, limit_ratio=np.inf)
 
 
-def _to_float64(array: Array) -> Array:
+def to_float64(array: Array) -> Array:
     """Return the array in float64; complex numbers become pairs along a last axis."""
     if array.dtype.kind == "c":
         wide = np.ascontiguousarray(array.astype(np.complex128))

@@ -17,6 +17,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 from onnx import ModelProto, OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from exporter.checks.comparison.compare_arrays import to_float64
 from exporter.checks.comparison.compare_outputs import (
     choose_limit,
     find_allowed_value,
@@ -175,34 +176,70 @@ class _FolderWriter:
         data_set = self.target.folder / f"test_data_set_{len(self.sets)}"
         if sample.kind not in ("masked", "rollout") and not sample.error:
             try:
-                _write_sample(self.target, self.context, sample, self.graph_inputs, data_set)
+                content = self._encode(sample, stored)
             except UnsupportedSample as error:
                 self.notes.append(
                     f"the sample '{sample.name}' is only for `exporter verify`: {error}"
                 )
             else:
-                self.sets.append(
-                    DataSet(
-                        folder=data_set.name, name=sample.name, kind=sample.kind, axes=sample.axes
-                    )
-                )
-                for item in self._list_allowances(sample):
-                    self.allowed[item.output] = _merge(self.allowed.get(item.output, item), item)
+                data_set.mkdir()
+                for name, data in content.items():
+                    (data_set / name).write_bytes(data)
+                self.sets.append(DataSet.from_fields(sample, folder=data_set.name))
+                self._widen_allowances(sample)
         for path in sorted(stored.iterdir()):
             group = stored.relative_to(self.context.folder.path).as_posix()
             self._store(path, group, data_set / path.name)
 
-    def _list_allowances(self, sample: Sample) -> Iterator[Allowance]:
-        """Yield the tolerance of the contract as a distance from PyTorch's output."""
+    def _encode(self, sample: Sample, source: Path) -> dict[str, bytes]:
+        """Return the files of a data set by name.
+
+        Raises:
+            UnsupportedSample: If a runner cannot run it.
+        """
+        if sample.undefined:
+            raise UnsupportedSample("an output has no defined value")
+        spec, content = self.context.spec, dict[str, bytes]()
+        paths = {item.name: source / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
+        for index, weight in enumerate(self.context.reference.weight_inputs):
+            paths.setdefault(weight.name, self.context.folder.weight(index))
+        for position, item in enumerate(self.graph_inputs):
+            if item.name not in paths:
+                raise UnsupportedSample(f"the input '{item.name}' is unknown")
+            path = paths[item.name]
+            data = read_regular_file(path, TENSOR_LIMIT) if path.exists() else None
+            if item.type.HasField("optional_type"):
+                value = numpy_helper.from_optional(None)
+                if data is not None:
+                    tensor = TensorProto.FromString(data)
+                    value = helper.make_optional("", OptionalProto.TENSOR, tensor)
+                data = bytes(value.SerializeToString(deterministic=True))
+            if data is None:
+                message = f"the input '{item.name}' is missing, but the file requires it"
+                raise UnsupportedSample(message)
+            content[f"input_{position}.pb"] = data
+        # Other runtimes select the lower index first among equal values, too, as ONNX requires.
+        kind = "tied" if self.target.has_ties and (source / "tied_0.pb").exists() else "output"
+        for index in range(len(spec.outputs)):
+            path = source / f"{kind}_{index}.pb"
+            content[f"output_{index}.pb"] = read_regular_file(path, TENSOR_LIMIT)
+        return content
+
+    def _widen_allowances(self, sample: Sample) -> None:
+        """Raise the allowances to those of a sample on each device."""
         for device in self.target.devices:
             spec = self.spec.resolve_cell(self.target.opset, device.name)
             context = apply_sample_noise(sample, replace(self.context, spec=spec))
             data = context.samples.read(context.folder.sample(sample.index), spec)
             tied = order_ties(data) if self.target.has_ties else None
             is_exact = sample.exact and tied is None
-            for index in range(len(spec.outputs)):
+            for index, declared in enumerate(spec.outputs):
                 output = OutputContext(context, index, device.name, is_exact)
-                yield from _list_output_allowances(tied or data, output)
+                new = _measure_allowance(tied or data, output)
+                old = self.allowed.get(declared.name, new)
+                keys = ("atol", "rtol", "outside")
+                larger = {key: max(getattr(old, key), getattr(new, key)) for key in keys}
+                self.allowed[declared.name] = old.model_copy(update=larger)
 
     def add_weights(self) -> None:
         """Write the weights that are inputs of the file."""
@@ -224,124 +261,53 @@ class _FolderWriter:
         self.sources[f"{group}/{path.name}"] = target.relative_to(folder).as_posix()
 
 
-def _write_sample(
-    target: PublishTarget,
-    context: CheckContext,
-    sample: Sample,
-    graph_inputs: list[ValueInfoProto],
-    folder: Path,
-) -> None:
-    if sample.undefined:
-        raise UnsupportedSample("an output has no defined value")
-    content = dict(_encode_inputs(context, sample, graph_inputs))
-    source = context.folder.sample(sample.index)
-    # Other runtimes select the lower index first among equal values, too, as ONNX requires.
-    kind = "tied" if target.has_ties and (source / "tied_0.pb").exists() else "output"
-    for index in range(len(context.spec.outputs)):
-        content[f"output_{index}.pb"] = read_regular_file(
-            source / f"{kind}_{index}.pb", TENSOR_LIMIT
-        )
-    folder.mkdir()
-    for name, data in content.items():
-        (folder / name).write_bytes(data)
-
-
-def _encode_inputs(
-    context: CheckContext, sample: Sample, graph_inputs: list[ValueInfoProto]
-) -> Iterator[tuple[str, bytes]]:
-    source = context.folder.sample(sample.index)
-    paths = {
-        item.name: source / f"input_{index}.pb" for index, item in enumerate(context.spec.inputs)
-    }
-    for index, weight in enumerate(context.reference.weight_inputs):
-        paths.setdefault(weight.name, context.folder.weight(index))
-    for position, item in enumerate(graph_inputs):
-        path = paths.get(item.name)
-        if path is None:
-            raise UnsupportedSample(f"the input '{item.name}' is unknown")
-        data = read_regular_file(path, TENSOR_LIMIT) if path.exists() else None
-        if item.type.HasField("optional_type"):
-            if data is None:
-                value = numpy_helper.from_optional(None)
-            else:
-                value = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
-            data = bytes(value.SerializeToString(deterministic=True))
-        if data is None:
-            raise UnsupportedSample(f"the input '{item.name}' is missing, but the file requires it")
-        yield f"input_{position}.pb", data
-
-
-def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator[Allowance]:
+def _measure_allowance(data: SampleData, output: OutputContext) -> Allowance:
+    """Return the tolerance of the contract as a distance from PyTorch's output."""
+    spec, declared = output.context.spec, output.output
     expected, exact = data.outputs[output.index], data.float64_outputs[output.index]
+    pairs: list[tuple[Array, Array | None]]
     if isinstance(expected, list):
-        pairs = zip(expected, split_float64_items(exact, len(expected)), strict=True)
+        pairs = [*zip(expected, split_float64_items(exact, len(expected)), strict=True)]
     else:
-        wide = None if isinstance(exact, list) else exact
-        pairs = zip(*_select_compared(expected, wide, data, output), strict=True)
-    name = output.output.name
-    inputs = output.context.spec.inputs
-    mask = next((item for item in inputs if item.name == output.output.masked_by), None)
-    # For an empty sequence and for an output that must be equal.
-    base = Allowance(
-        output=name,
-        atol=0.0,
-        rtol=0.0,
+        wide = exact if isinstance(exact, np.ndarray) and exact.shape == expected.shape else None
+        positions = find_compared_positions(spec, output.index, data.inputs, expected.shape)
+        if positions is not None:
+            expected, wide = expected[positions], None if wide is None else wide[positions]
+        pairs = [(expected, wide)]
+    comparator = declared.compare
+    fields = dict[str, object]()
+    if comparator is not None and not comparator.rows:
+        fields, pairs = comparator.model_dump(exclude_defaults=True), []
+    # The first limit is that of an empty sequence, and of an output that must be equal.
+    limits = [(0.0, 0.0, 0.0), *(_measure_limit(*pair, output) for pair in pairs)]
+    atol, rtol, outside = map(max, zip(*limits, strict=True))
+    mask = next((item for item in spec.inputs if item.name == declared.masked_by), None)
+    return Allowance(
+        output=declared.name,
+        atol=atol,
+        rtol=rtol,
+        outside=outside,
         compared_at=f"{mask.name} = {find_allowed_value(mask)}" if mask else "",
+        comparator=", ".join(f"{key} = {value}" for key, value in fields.items()),
     )
-    if output.output.compare is not None and not output.output.compare.rows:
-        fields = output.output.compare.model_dump(exclude_defaults=True).items()
-        yield base.model_copy(update={"comparator": ", ".join(f"{k} = {v}" for k, v in fields)})
-        return
-    yield base
-    for actual, float64 in pairs:
-        limit, center = choose_limit(actual, float64, output)
-        if limit is None:
-            continue
-        values = _convert_to_float64(center)
-        sizes = np.abs(values[np.isfinite(values)])
-        beyond = bool(limit.scale < np.inf) and bool((sizes > limit.scale).any())
-        distance = _measure_distance(actual, center)
-        yield base.model_copy(
-            update={
-                "atol": round_up_two_digits(limit.atol + distance) if distance else limit.atol,
-                "rtol": limit.rtol + (limit.atol / limit.scale if beyond else 0.0),
-                "outside": limit.outside,
-            }
-        )
 
 
-def _select_compared(
-    expected: Array, wide: Array | None, data: SampleData, output: OutputContext
-) -> tuple[list[Array], list[Array | None]]:
-    """Return PyTorch's values that are compared, in the model's precision and in float64."""
-    spec = output.context.spec
-    positions = find_compared_positions(spec, output.index, data.inputs, expected.shape)
-    if positions is None:
-        return [expected], [wide]
-    has_wide = wide is not None and wide.shape == expected.shape
-    return [expected[positions]], [wide[positions] if wide is not None and has_wide else None]
-
-
-def _measure_distance(actual: Array, center: Array) -> float:
-    """Return the distance of PyTorch's output from the value that the limit refers to."""
-    if actual is center:
-        return 0.0
-    pairs = np.stack([_convert_to_float64(actual).ravel(), _convert_to_float64(center).ravel()])
-    pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
-    return float(np.abs(pairs[0] - pairs[1]).max()) if pairs.size else 0.0
-
-
-def _convert_to_float64(array: Array) -> Array:
-    """Return float64 values, with complex numbers as pairs."""
-    if array.dtype.kind == "c":
-        return np.stack([array.real, array.imag], axis=-1).astype(np.float64)
-    return array.astype(np.float64)
-
-
-def _merge(first: Allowance, second: Allowance) -> Allowance:
-    keys = ("atol", "rtol", "outside")
-    larger = {key: max(getattr(first, key), getattr(second, key)) for key in keys}
-    return first.model_copy(update=larger)
+def _measure_limit(
+    expected: Array, wide: Array | None, output: OutputContext
+) -> tuple[float, float, float]:
+    """Return `atol` and `rtol` around PyTorch's values, and the share that may exceed them."""
+    limit, center = choose_limit(expected, wide, output)
+    if limit is None:
+        return 0.0, 0.0, 0.0
+    values = to_float64(center)
+    is_beyond = limit.scale < np.inf and bool(
+        (np.abs(values[np.isfinite(values)]) > limit.scale).any()
+    )
+    with np.errstate(invalid="ignore"):
+        distances = np.abs(to_float64(expected) - values)
+    distance = float(distances[np.isfinite(distances)].max(initial=0.0))
+    atol = round_up_two_digits(limit.atol + distance) if distance else limit.atol
+    return atol, limit.rtol + (limit.atol / limit.scale if is_beyond else 0.0), limit.outside
 
 
 _PROBLEM_LENGTH = 300
@@ -368,9 +334,7 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
     problems: list[str] = []
     folder = target.folder
     try:
-        publication = Publication.model_validate_json(
-            read_regular_file(folder / MARKER, PROJECT_LIMIT)
-        )
+        publication = Publication.read(folder)
         kernels = load_kernels(spec, root)
         for device in (*target.devices, _CPU):
             code = (kernels, root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -20,8 +20,13 @@ from exporter.pipeline.environments import require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.plugins.publish import publisher
-from exporter.plugins.publish.published_folder import choose_files, write_catalog
-from exporter.plugins.publish.publisher import PublishOptions, PublishResult, prepare_destination
+from exporter.plugins.publish.published_folder import (
+    Candidate,
+    Omission,
+    choose_file,
+    write_catalog,
+)
+from exporter.plugins.publish.publisher import PublishResult, prepare_destination
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.cells import group_by_opset
@@ -57,26 +62,24 @@ def publish(selection: Selection, root: Path, dest: str, **included: bool) -> in
     build = BuildFolder.from_project(manifest.project)
     run = read_run(build.results)
     results = filter_valid_results(run, manifest, plan)
-    candidates, omissions = choose_files(
-        plan.selected, results.run.by_cell(), results.missing, **included
-    )
+    records, missing = results.run.by_cell(), results.missing
+    files = groupby(plan.selected, key=lambda each: (each.cell.model, each.cell.opset))
+    choices = [choose_file(list(cells), records, missing, **included) for _, cells in files]
+    candidates = [choice for choice in choices if isinstance(choice, Candidate)]
+    omissions = [choice for choice in choices if isinstance(choice, Omission)]
     for group in group_by_opset(
         omissions, lambda item: item.cell, lambda item: (item.reason, item.is_refused)
     ):
         print_omission = print_error if group.first.is_refused else print_line
         print_omission(f"{group.model}/{group.opset_ranges}: not published: {group.first.reason}")
-    done: Sequence[PublishResult] = ()
+    done: list[PublishResult] = []
     if candidates:
         require_packages()
-        options = PublishOptions(
-            manifest=manifest,
-            destination=prepare_destination(Path(dest), build.path),
-            tools=run.tools,
-            environment=make_worker_environment(os.environ),
-        )
-        done = publisher.publish(
-            options, candidates, lambda result: _print_result(result, Path(dest))
-        )
+        destination = prepare_destination(Path(dest), build.path)
+        environment = make_worker_environment(os.environ)
+        for result in publisher.publish(manifest, candidates, destination, run.tools, environment):
+            _print_result(result, Path(dest))
+            done.append(result)
     published = [result for result in done if not result.problem]
     templates = Path(manifest.project.root).resolve() / manifest.project.templates
     if published and (note := write_catalog(Path(dest).resolve(), templates)):

@@ -8,12 +8,10 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
-from pydantic_core import from_json, to_json
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
@@ -53,86 +51,59 @@ class Candidate:
         return _format_failures(self.records)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Omission:
     """A file that is not published."""
 
-    model: str
-    opset: int
+    cell: CellId
+    """Without a device, because the file serves all devices."""
     reason: str
     is_refused: bool = True
     """False if the manifest does not promise a correct file."""
 
-    @property
-    def cell(self) -> CellId:
-        """The cell without a device, because the file serves all devices."""
-        return CellId(model=self.model, opset=self.opset, device=DeviceName())
 
-
-def choose_files(
-    selected: Iterable[PlannedCell],
+def choose_file(
+    planned: Sequence[PlannedCell],
     records: Mapping[CellId, Record],
     missing: Mapping[CellId, str],
     *,
     include_red: bool = False,
     include_initial: bool = False,
-) -> tuple[tuple[Candidate, ...], tuple[Omission, ...]]:
-    """Decide about each opset of each model."""
-    candidates: list[Candidate] = []
-    omissions: list[Omission] = []
-    for (model, opset), group in groupby(selected, key=lambda p: (p.cell.model, p.cell.opset)):
-        planned = list(group)
-        cells = [item.cell for item in planned if not item.skip]
-        absent = [cell for cell in cells if cell not in records]
-        if not cells:
-            reason = f"the manifest skips it: {planned[0].skip}"
-            choice: Candidate | Omission = Omission(
-                model=model, opset=opset, reason=reason, is_refused=False
-            )
-        elif absent:
-            reason = missing.get(absent[0], "it has not been exported yet")
-            reason = f"no result on {absent[0].device}: {reason}; run `exporter export {model}`"
-            choice = Omission(model=model, opset=opset, reason=reason)
-        else:
-            proofs = tuple(records[cell] for cell in cells)
-            choice = _choose_file(model, opset, proofs, include_red=include_red)
-            initial = next((each.initial_weights for each in proofs if each.initial_weights), "")
-            if initial and isinstance(choice, Candidate) and not include_initial:
-                reason = f"it has {initial}; set `weights` in the entry, or add `--initial`"
-                choice = Omission(model=model, opset=opset, reason=reason)
-        if isinstance(choice, Candidate):
-            candidates.append(choice)
-        else:
-            omissions.append(choice)
-    return tuple(candidates), tuple(omissions)
-
-
-def _choose_file(
-    model: str, opset: int, records: tuple[Record, ...], *, include_red: bool
 ) -> Candidate | Omission:
-    failures = _format_failures(records)
-    if failures and not include_red:
-        is_expected = all(item.status in (Status.PASS, Status.XFAIL) for item in records)
-        return Omission(model=model, opset=opset, reason=failures, is_refused=not is_expected)
-    artifacts = {item.artifact.sha256: item.artifact for item in records if item.artifact}
-    if len(artifacts) == 1:
-        (artifact,) = artifacts.values()
-        return Candidate(model=model, opset=opset, artifact=artifact, records=records)
-    if artifacts:
+    """Decide about the file of all cells of one opset of a model."""
+    first = planned[0].cell
+    model, file = first.model, first.model_copy(update={"device": DeviceName()})
+    cells = [item.cell for item in planned if not item.skip]
+    if not cells:
+        return Omission(file, f"the manifest skips it: {planned[0].skip}", is_refused=False)
+    for cell in cells:
+        if cell not in records:
+            reason = missing.get(cell, "it has not been exported yet")
+            fix = f"run `exporter export {model}`"
+            return Omission(file, f"no result on {cell.device}: {reason}; {fix}")
+    proofs = tuple(records[cell] for cell in cells)
+    if (failures := _format_failures(proofs)) and not include_red:
+        is_expected = all(item.status in (Status.PASS, Status.XFAIL) for item in proofs)
+        return Omission(file, failures, is_refused=not is_expected)
+    artifacts = {item.artifact.sha256: item.artifact for item in proofs if item.artifact}
+    if not artifacts:
+        return Omission(file, "; ".join(filter(None, ("there is no file", failures))))
+    if len(artifacts) > 1:
         reason = f"its devices were proved on different files; run `exporter export {model}`"
-    else:
-        reason = "; ".join(text for text in ("there is no file", failures) if text)
-    return Omission(model=model, opset=opset, reason=reason)
+        return Omission(file, reason)
+    initial = next((each.initial_weights for each in proofs if each.initial_weights), "")
+    if initial and not include_initial:
+        return Omission(file, f"it has {initial}; set `weights` in the entry, or add `--initial`")
+    (artifact,) = artifacts.values()
+    return Candidate(model=model, opset=first.opset, artifact=artifact, records=proofs)
 
 
 def _format_failures(records: Iterable[Record]) -> str:
-    failures = []
-    for record in records:
-        if record.status is not Status.PASS:
-            outcome = f"{record.outcome} on {record.cell.device}"
-            message = join_lines(record.message)
-            failures.append(f"{outcome}: {message}" if message else outcome)
-    return "; ".join(failures)
+    return "; ".join(
+        join_lines(f"{record.outcome} on {record.cell.device}: {record.message}").rstrip(": ")
+        for record in records
+        if record.status is not Status.PASS
+    )
 
 
 MODEL = "model.onnx"
@@ -228,6 +199,15 @@ class Publication(FrozenModel):
     """For each device: checks with figures, route, sources with hashes."""
     sources: dict[str, str]
     """The published file with the content of each file of a sample, by its name in an export."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return that of a published folder.
+
+        Raises:
+            OSError, ValueError: It cannot be read, or is of a later version.
+        """
+        return cls.model_validate_json(read_regular_file(folder / MARKER, CELL_LIMIT))
 
     @property
     def release(self) -> Release | None:
@@ -355,25 +335,13 @@ def write_descriptions(
     write_text(folder / SUMS, "".join(lines))
 
 
-#: Keys of earlier versions, by the list of tables that has them; "" is the entry.
-_FORMER_KEYS = {"": ("depends", "homepage"), "axes": ("probe",), "expect": ("issue", "until")}
-
-
 def read_contract(folder: Path) -> ModelSpec:
     """Return the contract of a published folder.
 
     Raises:
         OSError, ValueError: It cannot be read, or is of a later version.
     """
-    table = from_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
-    with suppress(AttributeError, KeyError, TypeError):  # of another form, which the class reports
-        for name, keys in _FORMER_KEYS.items():
-            for each in table.get(name, ()) if name else (table,):
-                for key in keys:
-                    each.pop(key, None)
-        for rule in filter(None, (axis.get("rule") for axis in table["axes"])):
-            rule["kernel"] = rule.pop("dilation", 1) * (rule["kernel"] - 1) + 1
-    return ModelSpec.model_validate_json(to_json(table, inf_nan_mode="constants"))
+    return ModelSpec.model_validate_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
 
 
 def write_catalog(destination: Path, templates: Path) -> str:
@@ -390,8 +358,7 @@ def write_catalog(destination: Path, templates: Path) -> str:
     files = []
     for marker in destination.glob(f"*/*/{MARKER}"):
         with suppress(OSError, ValueError):  # `exporter verify` reports it
-            publication = Publication.model_validate_json(read_regular_file(marker, CELL_LIMIT))
-            files.append((publication, read_contract(marker.parent)))
+            files.append((Publication.read(marker.parent), read_contract(marker.parent)))
     files.sort(key=lambda pair: (pair[0].model, pair[0].opset))
     write_text(index, render("catalog.json", templates, files=files))
     write_text(card, render("catalog.md", templates, files=files))

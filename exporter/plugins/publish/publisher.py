@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,12 +20,10 @@ from filelock import FileLock, Timeout
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.git import find_last_change
-from exporter.manifest import Device, Manifest, ModelSpec
+from exporter.manifest import Device, Manifest, ModelSpec, Project
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.plugins.publish.published_folder import (
-    MARKER,
     Candidate,
     Publication,
     PublishTarget,
@@ -34,6 +32,7 @@ from exporter.plugins.publish.published_folder import (
     copy_model,
     find_hash_problems,
     list_unlisted_files,
+    read_contract,
     summarize,
     write_descriptions,
 )
@@ -98,7 +97,7 @@ def find_obstacle(final: Path) -> str:
     if not final.exists():
         return ""
     try:
-        Publication.model_validate_json(read_regular_file(final / MARKER, CELL_LIMIT))
+        Publication.read(final)
         others = list_unlisted_files(final)
     except (OSError, ValueError):
         return "the existing folder was not written by `exporter publish`; move it away"
@@ -142,42 +141,38 @@ class PublishResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishOptions:
-    """The options of all candidates."""
-
-    manifest: Manifest
-    destination: Path
-    """Absolute."""
-    tools: dict[str, str]
-    """The tools of the results."""
-    environment: Mapping[str, str]
-    """The environment of the child process."""
-
-
 def publish(
-    options: PublishOptions,
+    manifest: Manifest,
     candidates: Sequence[Candidate],
-    on_result: Callable[[PublishResult], None],
-) -> tuple[PublishResult, ...]:
-    """Publish the candidates and report each result as soon as it is final.
+    destination: Path,
+    tools: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> Iterator[PublishResult]:
+    """Publish the candidates and yield each result as soon as it is final.
+
+    `destination`: An absolute path; `tools`: those of the results; `environment`: that of the
+    child process.
 
     Raises:
         ExporterError: ENVIRONMENT if another run has locked the build folder, or a symlink is in
             the destination.
     """
-    build = BuildFolder.from_project(options.manifest.project)
-    results = []
-    with build.lock(), open_private_folder(options.destination) as private:
+    build = BuildFolder.from_project(manifest.project)
+    with build.lock(), open_private_folder(destination) as private:
         verifier = ArtifactVerifier(build.path)
         for model, group in groupby(candidates, key=lambda candidate: candidate.model):
             (private / model).mkdir()
-            publisher = _ModelPublisher(options, model, private / model, build)
-            for result in publisher.publish(list(group), verifier):
-                on_result(result)
-                results.append(result)
+            publisher = _ModelPublisher(
+                project=manifest.project,
+                spec=_resolve_inputs_from(manifest.find_model(model), build),
+                built=build.model_folder(model).path.resolve(),
+                folder=private / model,
+                destination=destination / model,
+                tools=dict(tools),
+                environment=environment,
+            )
+            yield from publisher.publish(list(group), verifier)
             shutil.rmtree(private / model)
-    return tuple(results)
 
 
 @dataclass(slots=True)
@@ -191,34 +186,36 @@ class _Item:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ModelPublisher:
-    def __init__(
-        self, options: PublishOptions, model: str, folder: Path, build: BuildFolder
-    ) -> None:
-        self._options = options
-        self._project = options.manifest.project
-        self._spec = _resolve_inputs_from(options.manifest.find_model(model), build)
-        self._folder = folder
-        self._built = build.model_folder(model).path.resolve()
+    project: Project
+    spec: ModelSpec
+    built: Path
+    """Its folder in the build folder."""
+    folder: Path
+    """A private one."""
+    destination: Path
+    tools: dict[str, str]
+    environment: Mapping[str, str]
 
     def publish(
         self, candidates: Sequence[Candidate], verifier: ArtifactVerifier
     ) -> Iterator[PublishResult]:
-        root = Path(self._project.root).resolve()
-        items = [_Item(each, self._folder / "staged" / str(each.opset)) for each in candidates]
+        root = Path(self.project.root).resolve()
+        items = [_Item(each, self.folder / "staged" / str(each.opset)) for each in candidates]
         for item in items:
             self._copy(item, verifier)
-        for item, result in self._request("write_test_data", {"built": self._built}, items):
+        for item, result in self._request("write_test_data", {"built": self.built}, items):
             item.problem = "; ".join(result.problems)
             item.notes += result.notes
             if item.problem:
                 continue
-            spec = self._spec.resolve_cell(item.candidate.opset)
-            devices, tools = self._list_devices(item.candidate), self._options.tools
-            publication = summarize(item.candidate, result, item.folder, item.commit, tools)
-            templates = root / self._project.templates
+            spec = self.spec.resolve_cell(item.candidate.opset)
+            devices = self._list_devices(item.candidate)
+            publication = summarize(item.candidate, result, item.folder, item.commit, self.tools)
+            templates = root / self.project.templates
             write_descriptions(publication, spec, devices, templates, item.folder)
-            moved = self._folder / "moved" / item.folder.name
+            moved = self.folder / "moved" / item.folder.name
             moved.parent.mkdir(exist_ok=True)
             item.folder = item.folder.rename(moved)
         for item, result in self._request("verify_files", {"root": root}, items):
@@ -230,29 +227,26 @@ class _ModelPublisher:
         for item in items:
             item.problem = item.problem or "; ".join(find_hash_problems(item.folder))
             if not item.problem:
-                move_into_place(item.folder, self._final_path(item.candidate))
+                move_into_place(item.folder, self.destination / str(item.candidate.opset))
             yield PublishResult(
                 candidate=item.candidate, problem=item.problem, notes=tuple(item.notes)
             )
 
     def _list_devices(self, candidate: Candidate) -> tuple[Device, ...]:
         names = (record.cell.device for record in candidate.records)
-        return tuple(self._project.find_device(name) for name in names)
+        return tuple(self.project.find_device(name) for name in names)
 
     def _find_commit(self, candidate: Candidate) -> str:
-        root = Path(self._project.root)
+        root = Path(self.project.root)
         names = (source.file for record in candidate.records for source in record.sources)
         # The name of a list of modules may be longer than the system allows for a file.
         paths = (root / name for name in dict.fromkeys(names) if "*" not in name)
         files = [path for path in paths if path.is_file()]
-        return str((files and find_last_change(files, self._options.environment)) or "")
-
-    def _final_path(self, candidate: Candidate) -> Path:
-        return self._options.destination / candidate.model / str(candidate.opset)
+        return str((files and find_last_change(files, self.environment)) or "")
 
     def _copy(self, item: _Item, verifier: ArtifactVerifier) -> None:
         candidate = item.candidate
-        if problem := find_obstacle(self._final_path(candidate)):
+        if problem := find_obstacle(self.destination / str(candidate.opset)):
             item.problem = problem
             return
         folder = candidate.artifact.file.rpartition("/")[0]
@@ -261,8 +255,8 @@ class _ModelPublisher:
         if not problem:
             item.folder.mkdir(parents=True)
             try:
-                copy_model(candidate, self._built, item.folder)
-                copy_assets(candidate, self._spec, Path(self._project.root), item.folder)
+                copy_model(candidate, self.built, item.folder)
+                copy_assets(candidate, self.spec, Path(self.project.root), item.folder)
                 item.commit = self._find_commit(candidate)
             except ExporterError as error:
                 problem = str(error)
@@ -290,14 +284,14 @@ class _ModelPublisher:
             )
             for item in items
         )
-        arguments = {"spec": self._spec, "targets": targets, **folders}
+        arguments = {"spec": self.spec, "targets": targets, **folders}
         try:
             results = call_in_child(
                 f"{_CHILD}:{function}",
                 arguments,
                 tuple[TargetResult, ...],
-                self._options.environment,
-                seconds=self._spec.timeout,
+                self.environment,
+                seconds=self.spec.timeout,
             )
         except ChildFailure as failure:
             problem = f"the process that loads it {failure}"
@@ -310,8 +304,7 @@ def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:
     if spec.inputs_from is None:
         return spec
     try:
-        contract = read_regular_file(build.model_folder(spec.id).contract, CELL_LIMIT)
-        resolved = ModelSpec.model_validate_json(contract)
+        resolved = read_contract(build.model_folder(spec.id).path)
     except (OSError, ValueError):
         return spec
     call = {"inputs": resolved.inputs, "axes": resolved.axes, "outputs": resolved.outputs}

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
+from exporter.core.files import hash_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.core.system import IS_LINUX, describe_platform
 from exporter.core.text import join_lines
@@ -182,32 +182,25 @@ def verify_folders(
 ) -> Iterator[FolderVerdict]:
     """Yield the verdict of each file on each device as soon as it is known."""
     for item in files:
-        folder, digest = item.folder, ""
+        folder, model, opset, digest = item.folder, "", None, ""
+        verdicts: tuple[DeviceVerdict, ...]
         try:
-            publication = Publication.model_validate_json(
-                read_regular_file(folder / MARKER, CELL_LIMIT)
-            )
+            publication = Publication.read(folder)
             spec = read_contract(folder)
         except (OSError, ValueError) as error:
             problem = str(error).partition("\n")[0] or type(error).__name__
             message = f"{MARKER} or {CONTRACT} cannot be read: {problem}"
             verdicts = _repeat(options, Status.ERROR, message)
-            yield from (
-                FolderVerdict(path=str(item.path), model="", opset=None, verdict=each)
-                for each in verdicts
-            )
-            continue
-        with suppress(OSError):  # the check `files` reports it
-            digest = hash_file(item.file or folder / MODEL)
-            # Evidence is about the file that an export wrote, without the added description.
-            digest = (digest == publication.sha256 and publication.exported) or digest
-        for verdict in _request_verdicts(item, publication, spec, options):
+        else:
+            model, opset = publication.model, publication.opset
+            with suppress(OSError):  # the check `files` reports it
+                digest = hash_file(item.file or folder / MODEL)
+                # Evidence is about the file that an export wrote, without the added description.
+                digest = (digest == publication.sha256 and publication.exported) or digest
+            verdicts = _request_verdicts(item, publication, spec, options)
+        for each in verdicts:
             yield FolderVerdict(
-                path=str(item.path),
-                model=publication.model,
-                opset=publication.opset,
-                verdict=verdict,
-                sha256=digest,
+                path=str(item.path), model=model, opset=opset, verdict=each, sha256=digest
             )
 
 
@@ -259,7 +252,7 @@ def _explain_release(
     fix = f"install 'onnxruntime>={release}'"
     for path in sorted(item.folder.resolve().parent.glob(f"*/{MARKER}")):
         with suppress(OSError, ValueError):
-            other = Publication.model_validate_json(read_regular_file(path, CELL_LIMIT))
+            other = Publication.read(path.parent)
             if other.is_green and other.release and other.release <= (int(match[1]), int(match[2])):
                 fix += f", or use opset {other.opset}"
     message = f"the file needs ONNX Runtime {release}, and {verdict.runtime} is installed; {fix}"

@@ -41,7 +41,7 @@ from exporter.plugins.verify.client import (
 from exporter.plugins.verify.evidence import add_evidence, find_evidence_path
 from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
-from exporter.records.record import Record, Status
+from exporter.records.record import Status
 
 #: A folder needs neither torch nor the exporters.
 _PACKAGES = ("numpy", "onnx")
@@ -180,20 +180,12 @@ def _verify_with_entry(
                 continue
             finished = make_finished_entry(spec, path, number, names)
             for record in prove_spec(manifest.project, finished, starter):
-                yield FolderVerdict(
-                    path=str(path), model=model, opset=number, verdict=_make_verdict(record)
+                check = record.check or record.stage or ""
+                # The packages of a runtime belong to a folder of another machine.
+                verdict = DeviceVerdict.from_fields(
+                    record, device=record.cell.device, check=check, runtime=""
                 )
-
-
-def _make_verdict(record: Record) -> DeviceVerdict:
-    return DeviceVerdict(
-        device=record.cell.device,
-        status=record.status,
-        check=record.check or record.stage or "",
-        message=record.message,
-        checks=record.checks,
-        advice=record.advice,
-    )
+                yield FolderVerdict(path=str(path), model=model, opset=number, verdict=verdict)
 
 
 def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:

@@ -12,14 +12,12 @@ import pytest
 from filelock import FileLock
 
 from exporter.core.errors import ExporterError
-from exporter.manifest.resolved.call import Axis, SizeRule
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.publish.published_folder import (
     Candidate,
     Omission,
-    choose_files,
+    choose_file,
     copy_assets,
-    read_contract,
 )
 from exporter.plugins.publish.publisher import open_private_folder
 from exporter.records.baseline import parse_cell
@@ -36,11 +34,7 @@ def planned(*cells: CellId | str, skip: str = "") -> list[PlannedCell]:
 def decide(*records: Record, include_red: bool = False) -> Candidate | Omission:
     """Return the choice for the records of one file."""
     records_by_cell = make_run(*records).by_cell()
-    chosen, omitted = choose_files(
-        planned(*records_by_cell), records_by_cell, {}, include_red=include_red
-    )
-    (choice,) = (*chosen, *omitted)
-    return choice
+    return choose_file(planned(*records_by_cell), records_by_cell, {}, include_red=include_red)
 
 
 def test_a_file_that_passes_on_all_its_devices_is_published() -> None:
@@ -106,9 +100,9 @@ def test_two_files_of_one_opset_are_refused() -> None:
 def test_a_missing_result_is_refused_with_its_reason() -> None:
     cells = planned("net/18/cpu", "net/18/ort")
     records_by_cell = make_run(make_record("net/18/cpu")).by_cell()
-    _, (choice,) = choose_files(
-        cells, records_by_cell, {parse_cell("net/18/ort"): "its manifest entry changed since"}
-    )
+    missing = {parse_cell("net/18/ort"): "its manifest entry changed since"}
+    choice = choose_file(cells, records_by_cell, missing)
+    assert isinstance(choice, Omission)
     assert choice.reason == (
         "no result on ort: its manifest entry changed since; run `exporter export net`"
     )
@@ -118,22 +112,11 @@ def test_a_missing_result_is_refused_with_its_reason() -> None:
 def test_skipped_devices_are_ignored_and_skipped_files_are_not_refused() -> None:
     cells = [*planned("net/17/cpu"), *planned("net/17/ort", skip="no kernel")]
     records_by_cell = make_run(make_record("net/17/cpu")).by_cell()
-    chosen, omitted = choose_files(cells, records_by_cell, {})
-    assert [item.opset for item in chosen] == [17]
-    assert not omitted
-    _, (choice,) = choose_files(planned("net/18/cpu", skip="too new"), {}, {})
+    assert isinstance(choose_file(cells, records_by_cell, {}), Candidate)
+    choice = choose_file(planned("net/18/cpu", skip="too new"), {}, {})
+    assert isinstance(choice, Omission)
     assert choice.reason == "the manifest skips it: too new"
     assert not choice.is_refused
-
-
-def test_keys_of_earlier_versions_are_read(tmp_path: Path) -> None:
-    rule = SizeRule(kind="window", operands=("n",), kernel=5)
-    spec = make_spec("net", axes=(Axis(name="n", example=7), Axis(name="m", example=3, rule=rule)))
-    table = json.loads(spec.to_json()) | {"homepage": "", "depends": {"files": []}}
-    table["axes"][0]["probe"] = [4]
-    table["axes"][1]["rule"] |= {"kernel": 3, "dilation": 2}
-    (tmp_path / "contract.json").write_text(json.dumps(table))
-    assert read_contract(tmp_path) == spec
 
 
 def make_folder(path: Path, *, age: float) -> None:
