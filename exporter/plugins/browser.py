@@ -27,7 +27,7 @@ from exporter.core.text import (
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.plugins.model_pages import summarize_result
 from exporter.records.baseline import Baseline
-from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
+from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report import formats
 from exporter.report.rows.cells import (
     AcceptanceHistory,
@@ -174,24 +174,23 @@ def _build_row(
     cells = [cell for cell in model_cells if cell.id.device == device]
     data = []
     for cell in cells:
-        record = cell.record
-        results = record.checks if record else ()
-        error = max((_read_error(result) for result in results), default=-math.inf)
+        record = cell.record or Record(cell=cell.id, status=Status.SKIP)
+        limits = (each.metrics.get("of_limit") for each in record.checks)
+        shares = [math.inf if math.isnan(x) else x for x in limits if isinstance(x, int | float)]
+        error = max(shares, default=-math.inf)
         rounded = float(format_two_digits(error)) if math.isfinite(error) else None
-        file = _describe_file(record, record.artifact) if record and record.artifact else None
-        reasons = explain_failure(record, project) if record else None
-        repro = reasons.repro_command if reasons else ""
-        code = reasons.code if reasons else ""
+        file, reasons = _describe_file(record), explain_failure(record, project)
         optional = {
             "file": _index(files, file) if file else None,
             # As a multiple of the limit, rounded up.
             "error": next((step for step in _STEPS if 0 <= error <= step), rounded),
             # Different shapes, NaN, or a limit of 0.
             "is_unbounded": error == math.inf,
-            "log": join_lines(f"{project.build}/{record.log}") if record and record.log else "",
+            "log": join_lines(f"{project.build}/{record.log}") if record.log else "",
             "export_command": join_lines(cell.format_command(project.command)),
-            "repro_command": join_lines(repro),
-            "guide_command": format_command(project.command, "guide", code) if code else "",
+            "repro_command": join_lines(reasons.repro_command),
+            "guide_command": reasons.code
+            and format_command(project.command, "guide", reasons.code),
             "is_changed": history.is_changed(cell),
             "clusters": tuple(clusters.get(cell.id, ())),
         }
@@ -203,7 +202,7 @@ def _build_row(
                     _describe_result(
                         each.check, each.status, each.message, tuple(each.metrics.items())
                     )
-                    for each in results
+                    for each in record.checks
                 ),
             ),
         }
@@ -231,11 +230,9 @@ def _build_row(
     }
 
 
-def _describe_outcome(
-    cell: Cell, history: AcceptanceHistory, reasons: FailureReasons | None
-) -> Row:
+def _describe_outcome(cell: Cell, history: AcceptanceHistory, reasons: FailureReasons) -> Row:
     record = cell.record
-    if record is None or reasons is None:
+    if record is None:
         return {"outcome": cell.outcome, "reason": cell.reason}
     missing = (
         item | {key: join_lines(item[key]) for key in ("operator", "sources")}
@@ -282,8 +279,10 @@ def _describe_result(
     )
 
 
-def _describe_file(record: Record, artifact: Artifact) -> Row:
-    route = record.route
+def _describe_file(record: Record) -> Row:
+    route, artifact = record.route, record.artifact
+    if artifact is None:
+        return {}
     return {
         "exporter": route.title if route else "",
         "size": format_bytes(artifact.bytes),
@@ -292,18 +291,6 @@ def _describe_file(record: Record, artifact: Artifact) -> Row:
         "parameters": formats.format_count(artifact.parameters),
         "ir_version": artifact.ir_version,
     }
-
-
-def _read_error(result: CheckResult) -> float:
-    """Return the error of a check as a multiple of its limit.
-
-    Returns:
-        -inf if the check compared nothing, inf for NaN.
-    """
-    value = result.metrics.get("of_limit")
-    if not isinstance(value, int | float):
-        return -math.inf
-    return math.inf if math.isnan(value) else float(value)
 
 
 def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: str = "") -> str:

@@ -8,13 +8,10 @@ import posixpath
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.text import (
-    format_bytes,
-    format_two_digits,
-)
+from exporter.core.text import format_bytes, format_two_digits
 from exporter.manifest import Case, Dim, ModelSpec, Output, Override, Project
 from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
 from exporter.manifest.syntax.table import read_defaults, read_keys
@@ -44,6 +41,7 @@ from exporter.report.rows.cells import (
 from exporter.report.rows.matrix import format_axis_sizes, format_fill
 
 TEMPLATE = "model.md"
+T = TypeVar("T", bound=Hashable)
 
 
 def build_model_page(
@@ -141,7 +139,7 @@ def build_failure_rows(
     rows = []
     for group in sorted(groups, key=lambda group: not group.first.is_red):
         cell = group.first
-        record = cell.record
+        record = cell.record or Record(cell=cell.id, status=Status.SKIP)
         rows.append(
             {
                 "label": group.label,
@@ -152,15 +150,11 @@ def build_failure_rows(
                 "reason": describe_reason(group),
                 "expected_reason": cell.expected_reason,
                 "acceptance": history.describe(cell),
-                "flaky": formats.clean_message(record.flaky) if record else "",
-                "reasons": failures.explain_failure(record, project)
-                if record
-                else failures.FailureReasons(),
-                "failed_checks": _list_failed_checks(record) if record else (),
-                "detail": failures.keep_last_lines(formats.clean_detail(record.detail))
-                if record
-                else "",
-                "log": f"{project.build}/{record.log}" if record and record.log else "",
+                "flaky": formats.clean_message(record.flaky),
+                "reasons": failures.explain_failure(record, project),
+                "failed_checks": _list_failed_checks(record),
+                "detail": failures.keep_last_lines(formats.clean_detail(record.detail)),
+                "log": f"{project.build}/{record.log}" if record.log else "",
                 "export_command": cell.format_command(project.command),
             }
         )
@@ -285,11 +279,19 @@ def _format_table(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
 
 
+def _group_files(files: Iterable[tuple[T, FileKey]]) -> dict[T, str]:
+    """Return the opsets of the files with each value, in the order of the files."""
+    groups: dict[T, list[FileKey]] = {}
+    for value, key in files:
+        groups.setdefault(value, []).append(key)
+    return {value: format_files(keys) for value, keys in groups.items()}
+
+
 def group_files(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return one row for opsets with the same exporter and figures."""
-    opsets: dict[tuple[tuple[str, object], ...], list[FileKey]] = {}
-    for opset, (record, artifact) in collect_artifacts(cells).items():
-        row = {
+
+    def describe(record: Record, artifact: Artifact) -> Row:
+        return {
             "exporter": record.route.title if record.route else "",
             "size": format_bytes(artifact.bytes),
             "nodes": formats.format_count(artifact.nodes),
@@ -298,47 +300,44 @@ def group_files(cells: Iterable[Cell]) -> tuple[Row, ...]:
             # Only their number: the names contain a hash.
             "external_data": str(len(artifact.external_data) or ""),
         }
-        opsets.setdefault(tuple(row.items()), []).append(opset)
-    return tuple({"opsets": format_files(group), **dict(row)} for row, group in opsets.items())
+
+    files = collect_artifacts(cells).items()
+    groups = _group_files((tuple(describe(*file).items()), key) for key, file in files)
+    return tuple({"opsets": opsets, **dict(row)} for row, opsets in groups.items())
 
 
 def group_releases(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return one row for opsets with the same first release of ONNX Runtime."""
-    opsets: dict[str, list[FileKey]] = {}
-    for opset, (_, artifact) in collect_artifacts(cells).items():
-        opsets.setdefault(_describe_releases(artifact), []).append(opset)
-    return tuple(
-        {"opsets": format_files(group), "releases": releases} for releases, group in opsets.items()
-    )
+    files = collect_artifacts(cells).items()
+    groups = _group_files((_describe_releases(artifact), key) for key, (_, artifact) in files)
+    return tuple({"opsets": opsets, "releases": text} for text, opsets in groups.items())
 
 
 def count_operators(cells: Iterable[Cell]) -> Row:
     """Return the operators of all files, with one column for opsets with equal counts."""
-    opsets: dict[Hashable, list[FileKey]] = {}
-    counts: dict[Hashable, dict[str, int]] = {}
-    for opset, (_, artifact) in collect_artifacts(cells).items():
-        key = frozenset(artifact.operators.items())
-        opsets.setdefault(key, []).append(opset)
-        counts[key] = artifact.operators
-    names = sorted({name for table in counts.values() for name in table})
+    files = collect_artifacts(cells).items()
+    groups = _group_files(
+        (tuple(sorted(artifact.operators.items())), key) for key, (_, artifact) in files
+    )
+    tables = [dict(counts) for counts in groups]
     return {
-        "opsets": tuple(format_files(group) for group in opsets.values()),
+        "opsets": tuple(groups.values()),
         "rows": tuple(
-            {"operator": name, "counts": tuple(counts[key].get(name, 0) for key in opsets)}
-            for name in names
+            {"operator": name, "counts": tuple(table.get(name, 0) for table in tables)}
+            for name in sorted({name for table in tables for name in table})
         ),
     }
 
 
 def group_notes(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return each note once, with its opsets."""
-    opsets: dict[str, list[FileKey]] = {}
-    for cell in cells:
-        for note in cell.record.notes if cell.record else ():
-            if note.startswith(INITIAL_WEIGHTS):
-                continue  # the contract has it
-            opsets.setdefault(formats.clean_message(note), []).append(find_key(cell))
-    return tuple({"opsets": format_files(group), "text": text} for text, group in opsets.items())
+    groups = _group_files(
+        (formats.clean_message(note), find_key(cell))
+        for cell in cells
+        for note in (cell.record.notes if cell.record else ())
+        if not note.startswith(INITIAL_WEIGHTS)  # the contract has it
+    )
+    return tuple({"opsets": opsets, "text": text} for text, opsets in groups.items())
 
 
 def _describe_releases(artifact: Artifact) -> str:

@@ -423,8 +423,6 @@ MATRIX = "matrix.svg"
 BADGE = "badge"
 #: The folder of the models' badges. Only files that begin with a mark belong to the report.
 BADGES = "badges"
-#: The folder of the charts of models with measurements.
-CHARTS = "charts"
 SVG_MARK = "<!-- Written by `exporter report` from the results -->\n"
 JSON_MARK = '{\n  "schemaVersion": 1,\n  "label": '
 
@@ -455,13 +453,11 @@ def render_exports(
     }
 
 
-_SINGLE_FILES = frozenset({OVERVIEW, INDEX, JUNIT, CSV, MATRIX, f"{BADGE}.svg", f"{BADGE}.json"})
 #: Files of each model: the folder, the suffix, and the start of files that belong to the report.
 _MODEL_FILES = (
     (PAGES, ".md", MARK),
     (BADGES, ".svg", SVG_MARK),
     (BADGES, ".json", JSON_MARK),
-    (CHARTS, ".svg", SVG_MARK),
 )
 #: Merges keep both sides of these files without a conflict, because the next report replaces them,
 #: and a pull request on GitHub folds them.
@@ -469,10 +465,6 @@ _MODEL_FILES = (
 _ATTRIBUTES = ".gitattributes"
 _ATTRIBUTES_MARK = "# Written by `exporter report`: it replaces these files after a merge.\n"
 _MERGED = (OVERVIEW, INDEX, JUNIT, CSV, "*.svg", f"{BADGE}.json", f"{BADGES}/**", f"{PAGES}/**")
-_NAMES = (
-    *(rf"{folder}/[a-z0-9][a-z0-9_.-]*{re.escape(suffix)}" for folder, suffix, _ in _MODEL_FILES),
-    f"{PLUGINS}/{NAME_PATTERN}/{NAME_PATTERN}",
-)
 
 
 def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -481,17 +473,9 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
     Raises:
         ExporterError: ENVIRONMENT, if a file cannot be written or deleted, or if a folder inside
             the reports folder is a link.
-        ValueError: If a name does not belong to a report.
     """
-    unknown = [
-        name
-        for name in files
-        if name not in _SINGLE_FILES and not any(re.fullmatch(each, name) for each in _NAMES)
-    ]
-    if unknown:
-        raise ValueError(f"files {unknown}: unknown names of a report")
     plugins = sorted(path for path in (folder / PLUGINS).glob("*") if path.is_dir())
-    folders = (folder, folder / PAGES, folder / BADGES, folder / CHARTS, folder / PLUGINS, *plugins)
+    folders = (folder, folder / PAGES, folder / BADGES, folder / PLUGINS, *plugins)
     for path in folders[1:]:
         if path.is_symlink():
             message = f"{path}: is a symlink; replace it by a folder, or remove it"
@@ -549,10 +533,6 @@ def _delete(path: Path) -> None:
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
-#: In the badges of older versions, but not in the table.
-_INITIAL = re.compile(r", \d+ with initial weights")
-
-
 def find_merge_error(manifest: Manifest) -> str:
     """Return why files of another machine contradict each other, as after a merge of git, or ""."""
     reports = ReportPaths(manifest.project).reports
@@ -562,9 +542,8 @@ def find_merge_error(manifest: Manifest) -> str:
         cells = [_read_cell(row) for row in rows]
     except (OSError, ValueError, KeyError, TypeError):
         return ""  # there are none, or another program replaced them
-    # Older versions counted all outcomes in the badge.
-    counted = format_head(cells) if "; " in badge else create_project_badge(cells)["message"]
-    if counted != _INITIAL.sub("", badge):
+    counted = create_project_badge(cells)["message"]
+    if counted != badge:
         return f"{BADGE}.json has '{badge}', and {CSV} '{counted}'"
     is_same = {cell.id for cell in cells} == set(list_all_cells(manifest))
     return "" if is_same else f"{CSV} has other cells than the manifests"

@@ -92,29 +92,6 @@ def test_only_pages_of_removed_models_are_deleted(tmp_path: Path) -> None:
     assert (tmp_path / "models" / "link.md").is_symlink()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../x.md",
-        "/x.md",
-        "models/../x.md",
-        "models/a/b.md",
-        "models/.x.md",
-        "x.md",
-        "x.html",
-        "",
-        "plugins/x.md",
-        "plugins/a/../x",
-        "plugins/a/b/c",
-        "plugins/a/.x",
-    ],
-)
-def test_an_unknown_name_is_an_error(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="unknown names of a report"):
-        write_reports(tmp_path / "reports", {**FILES, name: "x"})
-    assert not list(tmp_path.iterdir())
-
-
 def test_badges_of_removed_models_are_deleted(tmp_path: Path) -> None:
     run = make_run()
     write_reports(tmp_path, render_exports(make_manifest(make_spec("a"), make_spec("b")), run))
