@@ -23,12 +23,11 @@ from exporter.plugins.diagnosis.runtime_values import (
     BATCH_SIZE,
     FileGraph,
     GraphValues,
-    KnownValues,
     RuntimeValues,
 )
 from exporter.records.record import Divergence
 from exporter.runtimes import Session
-from exporter.runtimes.session import Array
+from exporter.runtimes.session import Array, OnnxValue
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
@@ -339,14 +338,36 @@ class DivergenceSearch:
     It bisects the values that both sides have, in the order of the file, a few at a time. In a
     graph with branches the order alone is not enough. The search then continues from a wrong input
     of its result, until the result has none.
+
+    Args:
+        graph: The file.
+        actual: Its values.
+        trusted: The values that are right.
+        known: Other right values; they replace those of the trusted side.
     """
 
-    def __init__(self, graph: FileGraph, actual: GraphValues, trusted: GraphValues) -> None:
+    def __init__(
+        self,
+        graph: FileGraph,
+        actual: GraphValues,
+        trusted: GraphValues,
+        known: Mapping[str, OnnxValue] | None = None,
+    ) -> None:
         self._graph = graph
         self._actual = actual
         self._trusted = trusted
+        self._known = known or {}
         self._errors: dict[str, float | None] = {}
         self._threshold = 0.0
+
+    def find(self) -> Divergence | None:
+        """Return the first divergence before the most wrong output that a node computes."""
+        names = [
+            name for name in self._graph.outputs if self._graph.find_producer(name) is not None
+        ]
+        errors = self._measure_errors(names)
+        worst = max(names, key=lambda name: errors[name] or 0.0, default=None)
+        return self.find_first(worst) if worst else None
 
     def find_first(self, output: str) -> Divergence | None:
         """Return the first divergence before `output`, or None if `output` is right."""
@@ -387,7 +408,7 @@ class DivergenceSearch:
             name
             for name in names
             if name != value
-            and self._trusted.has_value(name)
+            and (name in self._known or self._trusted.has_value(name))
             and self._errors.get(name, 0.0) is not None
         ]
         return [*comparable, value]
@@ -412,7 +433,9 @@ class DivergenceSearch:
         """Return errors by name; None for a value that the trusted side does not have."""
         new = [name for name in names if name not in self._errors]
         if new:
-            actual, trusted = self._actual.compute(new), self._trusted.compute(new)
+            unknown = [name for name in new if name not in self._known]
+            trusted = self._trusted.compute(unknown) if unknown else {}
+            actual, trusted = self._actual.compute(new), {**trusted, **self._known}
             for name in new:
                 expected = trusted[name]
                 error = None if expected is None else measure_error(actual[name], expected)
@@ -451,21 +474,15 @@ class DivergenceLocator:
     context: ExportContext
     path: Path
     data: SampleData
-    lines: Mapping[str, str] = field(default_factory=dict)
-    """The lines of the model by the names of values, if they are known."""
 
     def compare_runtimes(self, failing: Open, trusted: Open, name: str) -> Divergence | None:
         """Return the first value that the failing runtime computes wrong."""
         inputs = self.data.inputs
         actual = RuntimeValues("the file", self.path, inputs, failing)
         expected = RuntimeValues(name, self.path, inputs, trusted)
-        lines = self.lines
-        if not lines:
-            try:
-                with repeat_export(self.context, self.path.parent) as repeated:
-                    lines = repeated.lines
-            except Failure:
-                lines = {}
+        lines: Mapping[str, str] = {}
+        with suppress(Failure), repeat_export(self.context, self.path.parent) as repeated:
+            lines = repeated.lines
         return self._find_first(actual, expected, lines)
 
     def compare_with_pytorch(self, load: Open, repeated: ReExport) -> Divergence | None:
@@ -480,9 +497,9 @@ class DivergenceLocator:
         else:  # modules that TorchScript compiled have no hooks
             return None
         outputs = [output.name for output in spec.outputs]
-        expected = KnownValues(dict(zip(outputs, self.data.outputs, strict=True)), values)
+        known = dict(zip(outputs, self.data.outputs, strict=True))
         actual = RuntimeValues("the file", self.path, self.data.inputs, load)
-        return self._find_first(actual, expected, repeated.lines)
+        return self._find_first(actual, values, repeated.lines, known)
 
     def is_capture_right(self, repeated: ReExport) -> bool:
         """Return True if the captured program has PyTorch's outputs, or does not exist.
@@ -501,9 +518,13 @@ class DivergenceLocator:
         )
 
     def _find_first(
-        self, actual: GraphValues, trusted: GraphValues, lines: Mapping[str, str]
+        self,
+        actual: GraphValues,
+        trusted: GraphValues,
+        lines: Mapping[str, str],
+        known: Mapping[str, OnnxValue] | None = None,
     ) -> Divergence | None:
-        divergence = find_first_divergence(self.path, actual, trusted)
+        divergence = DivergenceSearch(FileGraph(self.path), actual, trusted, known).find()
         if divergence is None:
             return None
         return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
@@ -513,21 +534,3 @@ class DivergenceLocator:
             item.name: from_numpy(self.data.inputs[item.name], is_complex=item.is_complex)
             for item in self.context.spec.inputs
         }
-
-
-def find_first_divergence(
-    path: Path, actual: GraphValues, trusted: GraphValues
-) -> Divergence | None:
-    """Start the search at the most wrong output of a file that a node computes."""
-    graph = FileGraph(path)
-    names = [name for name in graph.outputs if graph.find_producer(name) is not None]
-    values, expected = actual.compute(names), trusted.compute(names)
-    errors = {
-        name: measure_error(values[name], value)
-        for name in names
-        if (value := expected[name]) is not None
-    }
-    worst = max(errors, key=lambda name: errors[name], default=None)
-    if worst is None or errors[worst] <= 0:
-        return None
-    return DivergenceSearch(graph, actual, trusted).find_first(worst)

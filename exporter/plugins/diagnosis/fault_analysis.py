@@ -25,7 +25,6 @@ from exporter.jobs import Sample
 from exporter.manifest import Device, Fill, Input, ModelSpec
 from exporter.plugins.diagnosis.divergence import (
     DivergenceLocator,
-    ReExport,
     repeat_export,
 )
 from exporter.plugins.diagnosis.replay import (
@@ -232,14 +231,10 @@ class FaultyCell:
         """Load a file on the device of the cell."""
         return open_session(path, self.device, self.check_context.kernels)
 
-    def make_locator(self, repeated: ReExport | None = None) -> DivergenceLocator:
+    def make_locator(self) -> DivergenceLocator:
         """Return the search for the first wrong node."""
-        return DivergenceLocator(
-            context=self.context,
-            path=self.check_context.path,
-            data=self.replay.data,
-            lines=repeated.lines if repeated else {},
-        )
+        path, data = self.check_context.path, self.replay.data
+        return DivergenceLocator(context=self.context, path=path, data=data)
 
 
 def analyze_fault(
@@ -427,7 +422,7 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
             result = cell.replay.compare(cell.open(repeated.path))
             text = f"the same export again: {cell.describe_result(result)}"
             yield Finding(text, Culprit.FILE if result.is_right else None)
-            locator = cell.make_locator(repeated)
+            locator = cell.make_locator()
             if locator.is_capture_right(repeated):
                 yield Finding(first=locator.compare_with_pytorch(cell.open, repeated))
             else:

@@ -21,11 +21,10 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
-from exporter.manifest import Constant, Device
+from exporter.manifest import Constant
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.plugins.diagnosis.divergence import (
     LAST_TORCHSCRIPT_OPSET,
@@ -37,7 +36,6 @@ from exporter.plugins.diagnosis.divergence import (
 from exporter.plugins.diagnosis.fault_analysis import load_new_model
 from exporter.plugins.diagnosis.runtime_values import FileGraph
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Status
-from exporter.runtimes import open_session
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.file_samples import add_file_samples
@@ -46,6 +44,7 @@ from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.reference.python_state import ModelSnapshot, PythonState
 from exporter.worker.torch_private import internals
+from exporter.worker.verify.run_checks import FileProof
 
 PROVED = "its file passes all checks"
 AGREES = "PyTorch then agrees with itself"
@@ -304,7 +303,8 @@ def _run(experiment: _Experiment, context: ExportContext, check_context: CheckCo
         state.restore()
         again = replace(check_context, folder=scratch, opset=opset, samples=SampleCache())
         again = replace(again, reference=reference, spec=spec)
-        if not all(_passes(again, device) for device in context.job.devices):
+        proof = FileProof(spec=spec, context=again, route=context.route)
+        if any(proof.prove(each).status is not Status.PASS for each in context.job.devices):
             return ""
         text = f"{setting}: {PROVED}"
         if setting.startswith("exporter"):
@@ -322,19 +322,6 @@ def _run(experiment: _Experiment, context: ExportContext, check_context: CheckCo
 
 def _list_domains(path: Path) -> set[str]:
     return {node.domain for node in FileGraph(path).nodes} if path.is_file() else set()
-
-
-def _passes(context: CheckContext, device: Device) -> bool:
-    """Return True if the file passes all checks on a device."""
-    context = replace(context, spec=context.spec.resolve_cell(context.opset, device.name))
-    if any(check(context).status is not Status.PASS for check in STRUCTURE_CHECKS):
-        return False
-    session = open_session(context.path, device, context.kernels)
-    return all(
-        check(context, session, device.name).status is Status.PASS
-        for check in RUNTIME_CHECKS
-        if check.applies(context)
-    )
 
 
 def advise_on_kept_values(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:

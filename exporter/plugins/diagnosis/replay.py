@@ -63,8 +63,8 @@ class SampleReplay:
         for index, (expected, exact) in enumerate(pairs):
             if isinstance(expected, list):
                 items = zip(expected, split_float64_items(exact, len(expected)), strict=True)
-                tensors = tuple(self._limit_tensor(index, *item) for item in items)
-                limits.append(OutputLimit(items=tensors))
+                tensors = (self._limit_tensor(index, *item) for item in items)
+                limits.append(OutputLimit(items=tuple(tensors)))
             else:
                 tensor = None if isinstance(exact, list) else exact
                 limits.append(self._limit_tensor(index, expected, tensor))

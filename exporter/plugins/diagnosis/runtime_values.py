@@ -151,28 +151,6 @@ class RuntimeValues:
         ]
 
 
-class KnownValues:
-    """Known values, then those of another side; see `GraphValues`."""
-
-    def __init__(self, known: Mapping[str, OnnxValue], others: GraphValues) -> None:
-        self._known = known
-        self._others = others
-
-    @property
-    def name(self) -> str:
-        return self._others.name
-
-    def has_value(self, value: str) -> bool:
-        """Return True if the value is known or the other side may have it."""
-        return value in self._known or self._others.has_value(value)
-
-    def compute(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
-        """Return the values; see `GraphValues`."""
-        unknown = [name for name in names if name not in self._known]
-        others = self._others.compute(unknown) if unknown else {}
-        return {name: self._known[name] if name in self._known else others[name] for name in names}
-
-
 #: `(batch_size, sequence_length, head_size / 2)`: sizes between parentheses or brackets.
 _SHAPE = re.compile(r"[(\[]([\w */+-]+(?:, ?[\w */+-]+)+)[)\]]")
 _NAME = re.compile(r"[A-Za-z_]\w*")

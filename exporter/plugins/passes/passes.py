@@ -24,10 +24,10 @@ from exporter.core.files import hash_file
 from exporter.core.text import format_bytes, join_names, memory_limit_message
 from exporter.jobs import Reference, Sample
 from exporter.manifest import Device, ModelSpec
-from exporter.plugins.diagnosis.divergence import find_first_divergence
+from exporter.plugins.diagnosis.divergence import DivergenceSearch
 from exporter.plugins.diagnosis.explanation import Explanation, explain_record
 from exporter.plugins.diagnosis.replay import SampleReplay, find_failing_sample
-from exporter.plugins.diagnosis.runtime_values import RuntimeValues
+from exporter.plugins.diagnosis.runtime_values import FileGraph, RuntimeValues
 from exporter.plugins.passes.pass_process import PassReport
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Blame, Culprit, Record, Stage, Status
@@ -266,6 +266,6 @@ def _blame_pass(
         culprit=Culprit.PASS,
         sample=sample.name,
         evidence=(f"before the pass: {before.text}", f"after the pass: {after.text}"),
-        first=find_first_divergence(paths[1], values[1], values[0]),
+        first=DivergenceSearch(FileGraph(paths[1]), values[1], values[0]).find(),
         allowed=replay.list_limits(),
     )
