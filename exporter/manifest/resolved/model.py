@@ -399,6 +399,15 @@ class ModelSpec(Keys):
         return tuple(axis for axis in self.axes if axis.is_free)
 
     @property
+    def dynamic_axes(self) -> dict[str, dict[int, str]]:
+        """The names of the dynamic dimensions by tensor and index, as for `torch.onnx.export`."""
+        axes = {
+            item.name: {index: dim for index, dim in enumerate(item.shape) if isinstance(dim, str)}
+            for item in (*self.inputs, *self.outputs)
+        }
+        return {name: dims for name, dims in axes.items() if dims}
+
+    @property
     def size_rules(self) -> dict[str, SizeRule]:
         """The rules of the derived axes, by name."""
         return {axis.name: axis.rule for axis in self.axes if axis.rule}

@@ -18,6 +18,7 @@ from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
     ExporterName,
     FilePass,
+    ModelSpec,
     ParameterNames,
     StateNames,
 )
@@ -75,7 +76,26 @@ WEIGHTS_AS_INPUTS: dict[ExporterName, dict[str, Plain]] = {
         "training": "PRESERVE",
     },
 }
+#: `torch.onnx.TrainingMode` by the mode of the manifest; TorchScript's exporter sets the mode.
+TRAINING_MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
+#: Options that only the writer of the file applies.
+_WRITER_OPTIONS: dict[ExporterName, tuple[str, ...]] = {
+    "dynamo": ("external_data", "custom_opsets"),
+    "torchscript": ("external_data",),
+}
 _FOLDING_OPTIONS = ("optimize", "do_constant_folding")
+
+
+def list_torch_options(spec: ModelSpec, exporter: ExporterName) -> dict[str, Plain]:
+    """Return the arguments of `torch.onnx.export` beside the call, the names and the opset."""
+    names = EXPORTER_OPTIONS[exporter] - {*_WRITER_OPTIONS[exporter]}
+    options: dict[str, Plain] = (
+        {"verbose": False} if exporter == "dynamo" else {"training": TRAINING_MODES[spec.mode]}
+    )
+    options |= {name: value for name, value in spec.options.items() if name in names}
+    if spec.weights_are_inputs:
+        options |= WEIGHTS_AS_INPUTS[exporter] | {"export_params": True}
+    return options
 
 
 def check_exporter(model: EffectiveSettings) -> None:

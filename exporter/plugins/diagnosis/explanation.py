@@ -17,6 +17,7 @@ from exporter.core.check_table import DETERMINISM_CHECK
 from exporter.core.device_name import DeviceName
 from exporter.core.text import pluralize
 from exporter.manifest import Device
+from exporter.manifest.rules.sources import TRAINING_MODES
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.plugins.diagnosis.divergence import repeat_export
 from exporter.plugins.diagnosis.fault_analysis import (
@@ -41,7 +42,6 @@ from exporter.plugins.diagnosis.replay import SampleReplay
 from exporter.records.record import Blame, Culprit, MissingOperator, Record, Stage, Status
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 from exporter.worker.export.attempts import Captures, ExportContext
-from exporter.worker.export.convert import MODES
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.process.failure import Failure, find_node_line, quote_line
 from exporter.worker.process.fork_call import collect_in_fork
@@ -129,7 +129,7 @@ def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple
             graph, names = torch.onnx.utils.unconvertible_ops(
                 context.model,
                 (*call.args, call.kwargs),
-                training=getattr(torch.onnx.TrainingMode, MODES[context.spec.mode]),
+                training=getattr(torch.onnx.TrainingMode, TRAINING_MODES[context.spec.mode]),
                 opset_version=context.opset,
             )
     except Exception:  # a model that cannot be traced shows no operators

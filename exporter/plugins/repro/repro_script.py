@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from exporter.core.text import join_lines
 from exporter.jobs import Reference, Sample
 from exporter.manifest import Axis, Device, Dim, Input, ModelSpec, select_bound
 from exporter.manifest.resolved.model import ExporterName
-from exporter.manifest.rules.sources import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
+from exporter.manifest.rules.sources import list_torch_options
 from exporter.manifest.syntax.values import (
     Step,
     assemble_call,
@@ -24,13 +24,7 @@ from exporter.manifest.syntax.values import (
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
 
-_MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
 _ENUMS = {"training": "TrainingMode", "operator_export_type": "OperatorExportTypes"}
-#: Options for writing and checking the artifact, which are no arguments in the script.
-_OMITTED_OPTIONS: Mapping[ExporterName, tuple[str, ...]] = {
-    "dynamo": ("external_data", "custom_opsets"),
-    "torchscript": ("external_data",),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +52,9 @@ def format_hints(spec: ModelSpec) -> CallText:
     return _assemble(spec, values, types)
 
 
-def format_flat_call(spec: ModelSpec, format_input: Callable[[Input], str]) -> str:
-    """Return a tuple with one expression for each input, in the order of the file."""
-    return _format_tuple([format_input(item) for item in spec.inputs])
-
-
-def format_flat_argument(item: Input) -> str:
+def format_flat_argument(item: Input, *, by_dynamo: bool) -> str:
     """Return an input of a flat call, in which dynamo accepts integers but no other numbers."""
-    if is_symbolic_integer(item):
+    if by_dynamo and is_symbolic_integer(item):
         return _format_argument(item)
     return f"inputs[{item.name!r}].clone()"
 
@@ -84,27 +73,11 @@ def split_reference(source: str) -> tuple[str, str]:
     return (".".join(parts) if all(part.isidentifier() for part in parts) else ""), attribute
 
 
-def list_dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
-    """Return `dynamic_axes` for `torch.onnx.export` with TorchScript."""
-    axes = {
-        name: {index: dim for index, dim in enumerate(shape) if isinstance(dim, str)}
-        for name, shape in [(item.name, item.shape) for item in (*spec.inputs, *spec.outputs)]
-    }
-    return {name: dims for name, dims in axes.items() if dims}
-
-
 def format_options(spec: ModelSpec, route: Route) -> dict[str, str]:
     """Return the other arguments of `torch.onnx.export` as expressions by name."""
-    exporter = route.torch_exporter
-    names = EXPORTER_OPTIONS[exporter] - set(_OMITTED_OPTIONS[exporter])
-    options: dict[str, Plain] = (
-        {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}
-    )
-    options |= {name: value for name, value in spec.options.items() if name in names}
+    options = list_torch_options(spec, route.torch_exporter)
     if not route.optimize:
         options["optimize"] = False
-    if spec.weights_are_inputs:  # the script's file contains the weights and computes the same
-        options |= WEIGHTS_AS_INPUTS[exporter] | {"export_params": True}
     return {
         name: f"torch.onnx.{_ENUMS[name]}.{value}" if name in _ENUMS else _format_option(value)
         for name, value in options.items()
@@ -297,12 +270,13 @@ def render_repro_script(
         is_anonymous=is_anonymous,
         args=call.args,
         kwargs=call.kwargs,
-        flat_args=format_flat_call(
-            spec,
-            format_flat_argument if by_dynamo else lambda item: f"inputs[{item.name!r}].clone()",
+        flat_args=_format_tuple(
+            [format_flat_argument(item, by_dynamo=by_dynamo) for item in spec.inputs]
         ),
         hint_args=(
-            format_flat_call(spec, lambda item: format_hint(item, spec)) if wraps else hints.args
+            _format_tuple([format_hint(item, spec) for item in spec.inputs])
+            if wraps
+            else hints.args
         ),
         hint_kwargs="{}" if wraps else hints.kwargs,
         options=[f"{name}={text}," for name, text in format_options(spec, route).items()],
@@ -358,7 +332,7 @@ def _collect_values(
         "domains": [*_DOMAINS, *declared, *custom],
         "opset": record.cell.opset,
         "sample": sample.name,
-        "dynamic_axes": list_dynamic_axes(spec),
+        "dynamic_axes": spec.dynamic_axes,
         "limits": _list_limits(spec, record, reference),
         "strict": route.capture == "strict",
         "masks": _list_masks(spec),
@@ -446,29 +420,22 @@ def _list_limits(spec: ModelSpec, record: Record, reference: Reference) -> list[
     limits: list[dict[str, object]] = []
     for output, noise, step in zip_longest(spec.outputs, reference.noise, reference.steps):
         bound = select_bound(spec, output, record.cell.device)
+        atol, rtol = bound.atol, bound.rtol
         if bound.steps is not None:
-            limit = OutputLimit(atol=bound.steps * (step or 0.0), rtol=1e-6)
-            limits.append(_format_limit(limit))
-        elif bound.atol is not None or bound.rtol is not None:
-            limit = OutputLimit(atol=bound.atol or 0.0, rtol=bound.rtol or 0.0)
-            limits.append(_format_limit(limit))
-        else:
+            atol, rtol = bound.steps * (step or 0.0), 1e-6
+        if atol is None and rtol is None:
             noises = None if noise is None else _NOISE_FACTOR * noise
             limits.append({"noises": noises, "places": _LAST_PLACES})
+        else:
+            limits.append(_format_limit(OutputLimit(atol=atol or 0.0, rtol=rtol or 0.0)))
     return limits
 
 
 def _format_limit(allowed: OutputLimit) -> dict[str, object]:
     if allowed.items:
         return {"items": [_format_limit(item) for item in allowed.items]}
-    if allowed.atol is None:
-        return {"atol": 0.0, "rtol": 0.0, "exact": False, "scale": None}
-    return {
-        "atol": allowed.atol,
-        "rtol": allowed.rtol or 0.0,
-        "exact": allowed.exact,
-        "scale": allowed.scale,
-    }
+    fields = allowed.model_dump(exclude={"items"})
+    return fields | {"atol": allowed.atol or 0.0, "rtol": allowed.rtol or 0.0}
 
 
 def _read_entry(spec: ModelSpec, root: Path) -> str:

@@ -21,7 +21,7 @@ import torch
 from exporter.core import import_plugin
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.layers import FUNCTIONS
-from exporter.manifest.rules.sources import WEIGHTS_AS_INPUTS
+from exporter.manifest.rules.sources import list_torch_options
 from exporter.manifest.syntax.values import is_positional_call
 from exporter.records.record import TRACER_PREFIX, Stage
 from exporter.worker.dependencies.source_files import find_frame_line
@@ -192,20 +192,8 @@ def unwrap_names(model: ir.Model) -> None:
             value.name = bare
 
 
-_DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
-_TORCHSCRIPT_OPTIONS = (
-    "verbose",
-    "export_params",
-    "keep_initializers_as_inputs",
-    "do_constant_folding",
-    "custom_opsets",
-    "training",
-    "operator_export_type",
-    "autograd_inlining",
-    "export_modules_as_functions",
-)
-#: `torch.onnx.TrainingMode` by the mode of the manifest; TorchScript's exporter sets the mode.
-MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
+#: Options that dynamo's exporter has, and that the writer of the file applies.
+_WRITER_OPTIONS = ("export_params", "keep_initializers_as_inputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +239,8 @@ def translate_program(
     custom: CustomOps = NO_CUSTOM_OPS,
 ) -> Any:
     """Return the `torch.onnx.ONNXProgram`, which also contains the decomposed program."""
-    options: dict[str, Any] = {"verbose": False}
-    options |= {name: spec.options[name] for name in _DYNAMO_OPTIONS if name in spec.options}
-    options |= WEIGHTS_AS_INPUTS["dynamo"] if spec.weights_are_inputs else {}
+    arguments: dict[str, Any] = list_torch_options(spec, "dynamo")
+    options = {name: each for name, each in arguments.items() if name not in _WRITER_OPTIONS}
     with (
         wrap_errors(Stage.CONVERT),
         decompositions.reuse(),
@@ -325,13 +312,7 @@ def convert_module(
             input_names=names,
             output_names=[item.name for item in spec.outputs],
             opset_version=opset,
-            dynamic_axes={
-                item.name: {
-                    index: dim for index, dim in enumerate(item.shape) if isinstance(dim, str)
-                }
-                for item in (*spec.inputs, *spec.outputs)
-                if any(isinstance(dim, str) for dim in item.shape)
-            },
+            dynamic_axes=spec.dynamic_axes,
             dynamo=False,
             **_resolve_torchscript_options(spec),
         )
@@ -374,12 +355,9 @@ def _has_script_parts(model: Model) -> bool:
 
 
 def _resolve_torchscript_options(spec: ModelSpec) -> dict[str, Any]:
-    options: dict[str, Any] = {"training": MODES[spec.mode]}
-    options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
+    options: dict[str, Any] = list_torch_options(spec, "torchscript")
     if isinstance(options.get(FUNCTIONS), list):
         del options[FUNCTIONS]  # only `resolve_function_types` can load the types
-    if spec.weights_are_inputs:
-        options |= WEIGHTS_AS_INPUTS["torchscript"] | {"export_params": True}
     options["training"] = getattr(torch.onnx.TrainingMode, str(options["training"]))
     if "operator_export_type" in options:
         kind = str(options["operator_export_type"])

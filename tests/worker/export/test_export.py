@@ -19,7 +19,6 @@ from torch.onnx._internal.exporter import _constants as dynamo
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, Constant, ModelSpec
-from exporter.manifest.rules.sources import EXPORTER_OPTIONS
 from exporter.manifest.schema.entry import REMOVED_OPTIONS, OptionsTable
 from exporter.manifest.syntax.releases import RELEASES, ReleaseLimits, find_first_release
 from exporter.manifest.syntax.values import (
@@ -30,10 +29,6 @@ from exporter.manifest.syntax.values import (
 )
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Stage, Status
-from exporter.worker.export.convert import (
-    _DYNAMO_OPTIONS,
-    _TORCHSCRIPT_OPTIONS,
-)
 from exporter.worker.export.graph_names import write_declared_sizes
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.process.failure import Failure
@@ -222,8 +217,6 @@ def test_weights_are_inputs_at_ir_version_3(tmp_path: Path) -> None:
 
 
 ARGUMENTS = frozenset(inspect.signature(torch.onnx.export).parameters)
-#: Arguments of torch.onnx.export that the writer of the artifact implements.
-_BY_THE_ARTIFACT = {"external_data", "export_params", "keep_initializers_as_inputs"}
 
 
 def test_every_argument_of_torch_is_an_option_or_a_known_key() -> None:
@@ -241,14 +234,6 @@ def test_every_option_is_an_argument_of_torch() -> None:
 
 def test_removed_options_are_no_arguments() -> None:
     assert ARGUMENTS.isdisjoint(REMOVED_OPTIONS)
-
-
-def test_every_option_reaches_an_exporter() -> None:
-    passed = {*_DYNAMO_OPTIONS, *_TORCHSCRIPT_OPTIONS, *_BY_THE_ARTIFACT}
-    assert set(OptionsTable.model_fields) == passed
-    assert set().union(*EXPORTER_OPTIONS.values()) == passed
-    assert EXPORTER_OPTIONS["dynamo"] >= set(_DYNAMO_OPTIONS)
-    assert EXPORTER_OPTIONS["torchscript"] >= set(_TORCHSCRIPT_OPTIONS)
 
 
 def test_torchscript_opsets_match_torch() -> None:
