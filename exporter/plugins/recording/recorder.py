@@ -205,11 +205,7 @@ def _prepare(
     for source, final in zip(staged, finals, strict=True) if not observation.problem else ():
         draft = format_entry(id, observation, source, None, str(stage))
         spec = _load(id, draft, source, stage, context)
-        probe = (
-            ProbeResult(problem=spec)
-            if isinstance(spec, str)
-            else _probe(spec, observation, context)
-        )
+        probe = _probe(spec, observation, context)
         if probe.problem or probe.difference:
             reason = probe.problem or f"{source.text} builds a model with {probe.difference}"
             continue
@@ -288,7 +284,10 @@ def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> 
         return "; ".join(problem.message for problem in error.problems)
 
 
-def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:
+def _probe(spec: ModelSpec | str, observation: Observation, context: Context) -> ProbeResult:
+    """Return the facts about a model, or the problem of its entry."""
+    if isinstance(spec, str):
+        return ProbeResult(problem=spec)
     try:
         return _call("probe", {"spec": spec, "observation": observation}, ProbeResult, context)
     except ChildFailure as failure:

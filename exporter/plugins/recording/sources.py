@@ -6,7 +6,6 @@ import ast
 import json
 import os
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -133,14 +132,14 @@ def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> 
     reason = reason or "its imports need the folder of the script"
     if inserted:
         imports = ["import sys", "from pathlib import Path", "", *inserted, "", *imports]
-    text = render_script(
-        "new/recorded_code.py",
-        id=id,
-        imports="\n".join(imports),
-        builds=_name_class(observation, root),
-        code=code.replace(ROOT_MARK, f"pathlib.{_PATH.format(depth=depth)}"),
-        reason=reason,
-    )
+    values = {"builds": _name_class(observation, root), "imports": "\n".join(imports)}
+    values["code"] = code.replace(ROOT_MARK, f"pathlib.{_PATH.format(depth=depth)}")
+    return _render_source("recorded_code.py", id, reason, **values)
+
+
+def _render_source(template: str, id: str, reason: str, **values: Any) -> Source:
+    """Return a source whose function is in a file of its own."""
+    text = render_script(f"new/{template}", id=id, reason=reason, **values)
     return Source(text=f"models/{id}.py:{_FUNCTION}", builder=f"{text.rstrip()}\n", reason=reason)
 
 
@@ -173,21 +172,20 @@ def _write_script(
     else:
         run = f'runpy.run_path({program}, run_name="__main__")'
         search = locate(str(Path(script.file).parent))
-    text = render_script(
-        "new/recorded_script.py",
-        id=id,
+    return _render_source(
+        "recorded_script.py",
+        id,
+        reason,
         builds=_name_class(observation, root),
         root=_PATH.format(depth=depth),
         arguments=f"[{', '.join(arguments)}]",
         script=script.module or Path(script.file).name,
-        reason="\n    ".join(textwrap.wrap(f"Reason: {reason}", 88)),
         index=script.index,
         program=program,
         folder=search,
         start=locate(script.folder),
         run=run,
     )
-    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=f"{text.rstrip()}\n", reason=reason)
 
 
 _CHILD = "exporter.plugins.recording.child.call_description"

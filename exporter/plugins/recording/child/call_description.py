@@ -151,12 +151,12 @@ def add_declarations(content: dict[str, Any], model: Any, bound: Mapping[str, An
     axes = dict(bound.get("dynamic_axes") or {})
     shapes = bound.get("dynamic_shapes")
     parameters = list_parameters(model)
-    for tensor in tensors:
+    names = list(bound.get("input_names") or ())
+    for index, tensor in enumerate(tensors):
         if shapes is not None:
             tensor["dynamic"] = _read_dims(_find_shape(shapes, tensor["at"], parameters))
-    for tensor, name in zip(tensors, bound.get("input_names") or (), strict=False):
-        tensor["name"] = name
-    for tensor in tensors:
+        if index < len(names):
+            tensor["name"] = names[index]
         if tensor["name"] in axes:
             tensor["dynamic"] = _read_dims(axes.pop(tensor["name"]), len(tensor["shape"]))
     content["outputs"] = [

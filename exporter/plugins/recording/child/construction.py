@@ -38,10 +38,6 @@ class Describer:
         self._calls = calls
         self._modules: dict[str, str] = {}
 
-    def describe_class(self, model: Any) -> dict[str, str]:
-        cls = type(model)
-        return {"class_name": cls.__qualname__, "class_file": _find_file(cls)}
-
     def describe(self, model: Any) -> dict[str, Any]:
         """Return a `Construction`."""
         self._modules = {}
@@ -217,10 +213,3 @@ def _bind(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
         ):
             return None
     return named
-
-
-def _find_file(cls: type) -> str:
-    try:
-        return str(Path(inspect.getsourcefile(cls) or "").resolve())
-    except (TypeError, OSError):
-        return ""

@@ -92,7 +92,7 @@ class _Observer:
         """Store the arguments of constructors, and the calls of the chosen classes."""
         owner: Any = module.Module
 
-        initialize = owner.__init__
+        initialize, load = owner.__init__, owner.load_state_dict
 
         def construct(cls: Any, *args: Any, **kwargs: Any) -> Any:
             made = object.__new__(cls)
@@ -109,7 +109,6 @@ class _Observer:
             initialize(module, *args, **kwargs)
 
         owner.__new__, owner.__init__ = construct, initialize_module
-        load = owner.load_state_dict
 
         @functools.wraps(load)
         def load_state(module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
@@ -141,26 +140,24 @@ class _Observer:
         setattr(module, name, observed)
 
     def watch_exports(self, module: Any) -> None:
-        """Observe `torch.onnx.export`."""
-        module.export = self._watch_export(module.export)
-        if hasattr(module, "utils"):  # the function of older scripts
-            module.utils.export = self._watch_export(module.utils.export)
+        """Observe `torch.onnx.export`, and the function of older scripts."""
+        for owner in (module, getattr(module, "utils", None)):
+            if owner is not None:
+                owner.export = functools.wraps(owner.export)(
+                    functools.partial(self._export, owner.export)
+                )
 
-    def _watch_export(self, export: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(export)
-        def observed(*args: Any, **kwargs: Any) -> Any:
-            if self._depth:  # `torch.onnx.export` may call `torch.onnx.utils.export`
-                return export(*args, **kwargs)
-            self._depth += 1
-            try:
-                content, file = self._observe_export(export, args, kwargs)
-                result = export(*args, **kwargs)
-                self._add_file(content, file, result)
-                return result
-            finally:
-                self._depth -= 1
-
-        return observed
+    def _export(self, export: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._depth:  # `torch.onnx.export` may call `torch.onnx.utils.export`
+            return export(*args, **kwargs)
+        self._depth += 1
+        try:
+            content, file = self._observe_export(export, args, kwargs)
+            result = export(*args, **kwargs)
+            self._add_file(content, file, result)
+            return result
+        finally:
+            self._depth -= 1
 
     def _observe_export(
         self, export: Callable[..., Any], args: Any, kwargs: Any
@@ -217,7 +214,6 @@ class _Observer:
         content = call_description.describe_call(
             call_description.list_parameters(model), args, kwargs
         )
-        describe = construction.Describer(self._constructions)
         if "problem" not in content:
             content |= call_description.store_call(model, args, kwargs, returned, self._output)
         modules = model.modules() if hasattr(model, "modules") else ()
@@ -226,8 +222,9 @@ class _Observer:
         file = getattr(main, "__file__", None) or ""
         return {
             **content,
-            **describe.describe_class(model),
-            "construction": describe.describe(model),
+            "class_name": type(model).__qualname__,
+            "class_file": _find_file(type(model)),
+            "construction": construction.Describer(self._constructions).describe(model),
             "script": {
                 "file": str(Path(self._folder, file).resolve()) if file else "",
                 "module": spec.name.removesuffix(".__main__") if spec else "",
@@ -293,9 +290,7 @@ class _Observer:
             return False
         if not location.endswith(".py"):
             return cls.__module__ == location
-        with suppress(TypeError, OSError):
-            return Path(inspect.getsourcefile(cls) or "").resolve() == Path(location)
-        return False
+        return _find_file(cls) == str(Path(location))
 
     def _write(self, content: dict[str, Any]) -> None:
         path = self._output / f"{os.getpid()}-{self._count:04}.json"
@@ -307,6 +302,13 @@ class _Observer:
         with suppress(OSError):
             part.write_text(text, encoding="utf-8")
             part.replace(path)
+
+
+def _find_file(cls: type) -> str:
+    try:
+        return str(Path(inspect.getsourcefile(cls) or "").resolve())
+    except (TypeError, OSError):
+        return ""
 
 
 def _copy(value: Any) -> Any:

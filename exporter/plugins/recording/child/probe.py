@@ -6,16 +6,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from exporter.core.errors import ExporterError
 from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
-from exporter.manifest.resolved.call import Dim
+from exporter.manifest.resolved.call import Dim, SizeRule
 from exporter.plugins.generation import measure_interface
 from exporter.plugins.recording.child.call_description import (
     describe_usual_call,
@@ -34,6 +35,7 @@ from exporter.worker.model.call_objects import register_output_classes, wrap_wit
 from exporter.worker.model.source_loader import Model, find_names, load_model, read_weights
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
+from exporter.worker.reference.operator_calls import FunctionMode
 
 #: Seconds after which no further size is tried.
 _SECONDS = 90.0
@@ -206,11 +208,8 @@ class _Prober:
         self._name_units(units)
         inputs = [list[Dim](shape) for shape in self._base]
         axes: dict[str, dict[str, Any]] = {}
-        for unit in units:
-            for item, dim in unit.members:
-                inputs[item][dim] = unit.name
-            axes[unit.name] = dict(unit.limits)
-        for unit, table in self._derive_partners(units):
+        tables = ((unit, dict[str, Any](unit.limits)) for unit in units)
+        for unit, table in chain(tables, self._derive_partners(units)):
             for item, dim in unit.members:
                 inputs[item][dim] = unit.name
             axes[unit.name] = table
@@ -274,14 +273,22 @@ class _Prober:
         rows: dict[str, int] = {}
         chosen = InputSet(name="declared", kind="declared", sizes={})
         tensors = draw_inputs(self._spec, chosen, self._root)
-        with _EmbeddingLog() as log:
+        calls: list[tuple[torch.Tensor, int]] = []
+
+        def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if func is torch.nn.functional.embedding:
+                values = dict(zip(("input", "weight"), args, strict=False)) | kwargs
+                calls.append((values["input"].detach().clone(), values["weight"].shape[0]))
+            return func(*args, **kwargs)
+
+        with FunctionMode(record):
             call_model(self._model, self._spec, tensors)
         for name, tensor in tensors.items():
             if tensor.is_floating_point() or tensor.dtype is torch.bool:
                 continue
             counts = [
                 count
-                for indices, count in log.calls
+                for indices, count in calls
                 if indices.numel() == tensor.numel()
                 and torch.equal(indices.flatten().long(), tensor.flatten().long())
             ]
@@ -364,28 +371,19 @@ class _Prober:
             unit.limits["min"] = smallest
         good, bad = size + 2 * step, 0
         # Nothing limits a batch, and its size is the memory.
-        end = (
-            4 * size
-            if unit.name == _BATCH or all(dim == 0 for _, dim in unit.members)
-            else _LARGEST
-        )
+        is_batch = unit.name == _BATCH or all(dim == 0 for _, dim in unit.members)
+        end = 4 * size if is_batch else _LARGEST
         while not bad and 2 * good <= end:
-            shapes = self._resize((unit, 2 * good // step * step))
-            if max(map(_count, shapes)) > _ELEMENTS or time.monotonic() > self._end:
+            tried = 2 * good // step * step
+            shapes = self._resize((unit, tried))
+            if max(map(prod, shapes)) > _ELEMENTS or time.monotonic() > self._end:
                 return
-            if self._run(shapes) is None:
-                bad = 2 * good // step * step
-            else:
-                good = 2 * good // step * step
+            good, bad = (good, tried) if self._run(shapes) is None else (tried, 0)
         if not bad:
             return
         while bad - good > step:
-            middle = (good + bad) // 2 // step * step
-            middle = middle if middle > good else good + step
-            if self._works((unit, middle)):
-                good = middle
-            else:
-                bad = middle
+            middle = max((good + bad) // 2 // step * step, good + step)
+            good, bad = (middle, bad) if self._works((unit, middle)) else (good, middle)
         if time.monotonic() <= self._end:
             unit.limits["max"] = good
 
@@ -475,75 +473,51 @@ def fit_size(samples: Sequence[tuple[dict[str, int], int]]) -> Dim | dict[str, A
         A number, the name of an axis, a table of the manifest for a derived axis, or an empty
         table if nothing fits.
     """
-    first = samples[0][1]
+    base, first = samples[0]
     if all(size == first for _, size in samples):
         return first
-    base = samples[0][0]
     alone = [
         (next(iter(changed)), size)
         for sizes, size in samples
         if len(changed := {name for name in sizes if sizes[name] != base[name]}) == 1
     ]
     names = [name for name in base if any(n == name and size != first for n, size in alone)]
-    return next(
-        (
-            rule
-            for rule, compute in _list_rules(names, samples)
-            if all(compute(sizes) == size for sizes, size in samples)
-        ),
-        {},
-    )
+    if len(names) == 1 and all(sizes[names[0]] == size for sizes, size in samples):
+        return names[0]
+    for rule in _list_rules(names, base, first):
+        if all(rule.compute(sizes) == size for sizes, size in samples):
+            if rule.kind != "window":
+                return {rule.kind: [*rule.operands]}
+            table: dict[str, Any] = {"of": rule.operands[0], "stride": rule.stride}
+            if rule.padding or rule.kernel != rule.stride:
+                table["kernel"] = rule.kernel
+            return table | ({"padding": rule.padding} if rule.padding else {})
+    return {}
 
 
-def _list_rules(
-    names: Sequence[str], samples: Sequence[tuple[dict[str, int], int]]
-) -> Iterator[Any]:
-    """Yield rules with the functions that compute them; the simplest first."""
-    base, first = samples[0]
+def _list_rules(names: Sequence[str], base: Mapping[str, int], first: int) -> Iterator[SizeRule]:
+    """Yield the rules that give the size `first` for the sizes `base`; the simplest first."""
     if len(names) == 1:
-        name = names[0]
-        size = base[name]
-        yield name, lambda sizes: sizes[name]
+        size = base[names[0]]
         rest = first - size
-        key = "sum" if rest > 0 else "difference"
-        yield {key: [name, abs(rest)]}, lambda sizes: sizes[name] + rest
+        kind: Literal["sum", "difference"] = "sum" if rest > 0 else "difference"
+        yield SizeRule(kind=kind, operands=(names[0], abs(rest)))
         if size and first % size == 0:
-            yield {"product": [name, first // size]}, lambda sizes: sizes[name] * (first // size)
+            yield SizeRule(kind="product", operands=(names[0], first // size))
         for stride in range(2, 65):
-            yield {"of": name, "stride": stride}, lambda sizes, s=stride: sizes[name] // s
+            yield SizeRule(kind="window", operands=(names[0],), stride=stride, kernel=stride)
         for stride in range(1, 65):
             # size = (n + margin) // stride + 1, with the margin of a window
             low = (first - 1) * stride - size
             for margin in range(low, low + stride):
                 padding = max(0, (margin + 2) // 2)
                 window = {"stride": stride, "kernel": 2 * padding - margin, "padding": padding}
-                table = {"of": name, **{k: v for k, v in window.items() if v or k != "padding"}}
-                yield table, lambda sizes, m=margin, s=stride: (sizes[name] + m) // s + 1
+                yield SizeRule(kind="window", operands=(names[0],), **window)
     elif names:
-        yield {"sum": list(names)}, lambda sizes: sum(sizes[name] for name in names)
-        rest = first - sum(base[name] for name in names)
-        if rest > 0:
-            yield {"sum": [*names, rest]}, lambda sizes: sum(sizes[n] for n in names) + rest
-        product = _count([base[name] for name in names])
-        if product and first % product == 0:
-            factor = first // product
-            items = [*names, factor] if factor > 1 else list(names)
-            yield {"product": items}, lambda sizes: _count([sizes[n] for n in names]) * factor
-
-
-def _count(sizes: Sequence[int]) -> int:
-    return torch.Size(sizes).numel()
-
-
-class _EmbeddingLog(torch.overrides.TorchFunctionMode):
-    """Stores the indices of each embedding and the number of its rows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[torch.Tensor, int]] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.nn.functional.embedding:
-            values = dict(zip(("input", "weight"), args, strict=False)) | (kwargs or {})
-            self.calls.append((values["input"].detach().clone(), values["weight"].shape[0]))
-        return func(*args, **(kwargs or {}))
+        sizes = [base[name] for name in names]
+        yield SizeRule(kind="sum", operands=tuple(names))
+        if (rest := first - sum(sizes)) > 0:
+            yield SizeRule(kind="sum", operands=(*names, rest))
+        if all(sizes) and first % prod(sizes) == 0:
+            factor = first // prod(sizes)
+            yield SizeRule(kind="product", operands=(*names, *([factor] if factor > 1 else ())))
