@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -32,11 +32,8 @@ from exporter.report.rows.gate_rows import build_finding_rows
 _FILE = click.Path(exists=True, path_type=Path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ComparedFile:
-    baseline: Baseline
-    records: Mapping[CellId, Record] = field(default_factory=dict)
-    """Empty for a baseline, which contains no messages."""
+#: The outcomes of a file, and its records; a baseline contains no messages, so it has none.
+_Contents = tuple[Baseline, Mapping[CellId, Record]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,32 +71,31 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
         before, after = (
             each if each.suffix else replace(each, suffix=CURRENT) for each in (before, after)
         )
-    old, new = _read_file(before), _read_file(after)
-    old_tools, new_tools = old.baseline.tools, new.baseline.tools
-    for name in sorted(old_tools.keys() | new_tools.keys()):
-        versions = (old_tools.get(name, "?"), new_tools.get(name, "?"))
+    (old, _), (new, records) = _read_file(before), _read_file(after)
+    for name in sorted(old.tools.keys() | new.tools.keys()):
+        versions = (old.tools.get(name, "?"), new.tools.get(name, "?"))
         if versions[0] != versions[1]:
             print_line(f"{name}: {versions[0]} -> {versions[1]}")
     if html is not None:
-        if not new.records:
+        if not records:
             message = f"{after.path}: is a baseline without details; give a results.json for --html"
             raise ExporterError(ExitCode.NOTHING_SELECTED, message)
         manifest = open_project(root)
-        run = RunRecord(tools=new.baseline.tools, records=tuple(new.records.values()))
+        run = RunRecord(tools=new.tools, records=tuple(records.values()))
         templates = Path(manifest.project.root) / manifest.project.templates
         # The old outcomes are the accepted ones.
-        write_text(html, render_comparison(manifest, run, old.baseline, templates))
+        write_text(html, render_comparison(manifest, run, old, templates))
         print_line(f"{html}: open it in a browser")
-    findings = compare_baselines(old.baseline, new.baseline, new.records)
+    findings = compare_baselines(old, new, records)
     if not findings:
-        print_line(f"{pluralize(len(new.baseline.cells), 'cell')}, no difference", color="green")
+        print_line(f"{pluralize(len(new.cells), 'cell')}, no difference", color="green")
         return ExitCode.OK
     show_findings(rows=build_finding_rows(findings))
     print_line(pluralize(len(findings), "difference"))
     return ExitCode.RED
 
 
-def _read_file(argument: _FileArgument) -> _ComparedFile:
+def _read_file(argument: _FileArgument) -> _Contents:
     """Read a results file or a baseline, depending on its keys, and select the toolchain."""
     path = argument.path
     try:
@@ -112,39 +108,40 @@ def _read_file(argument: _FileArgument) -> _ComparedFile:
         raise ExporterError(ExitCode.UNREADABLE, message) from error
     if isinstance(table, dict) and "records" in table:
         run = read_run(path)
-        file = _ComparedFile(baseline=make_baseline(run), records=run.by_cell())
+        file: _Contents = make_baseline(run), run.by_cell()
     else:
-        file = _ComparedFile(baseline=read_baseline(path))
-    return _select_suffix(file, argument) if argument.suffix else file
+        file = read_baseline(path), {}
+    return _select_suffix(*file, argument) if argument.suffix else file
 
 
-def _select_suffix(file: _ComparedFile, argument: _FileArgument) -> _ComparedFile:
+def _select_suffix(
+    baseline: Baseline, records: Mapping[CellId, Record], argument: _FileArgument
+) -> _Contents:
     """Return the cells of one toolchain as cells of the devices without it.
 
     Raises:
         ExporterError: NOTHING_SELECTED if the file has no such cell.
     """
-    names = {outcome.cell.device.suffix_pattern for outcome in file.baseline.cells}
+    names = {outcome.cell.device.suffix_pattern for outcome in baseline.cells}
     if argument.suffix not in names:
         hint = suggest_nearest(argument.suffix, names) or f"; it has {', '.join(sorted(names))}"
         message = f"{argument.path}: no cell has the toolchain '{argument.suffix}'{hint}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     outcomes = tuple(
         outcome.model_copy(update={"cell": cell})
-        for outcome in file.baseline.cells
+        for outcome in baseline.cells
         if (cell := _find_cell(outcome.cell, argument.suffix))
     )
-    records = {
+    selected = {
         cell: record.model_copy(update={"cell": cell})
-        for record in file.records.values()
+        for record in records.values()
         if (cell := _find_cell(record.cell, argument.suffix))
     }
-    versions = (extract_tool_versions(record.fingerprint) for record in records.values())
+    versions = (extract_tool_versions(record.fingerprint) for record in selected.values())
     is_current = argument.suffix == CURRENT
     tools = {} if is_current else next((each for each in versions if each), {})
-    known = {name: tools.get(name, version) for name, version in file.baseline.tools.items()}
-    baseline = build_baseline(outcomes, lambda _: AcceptedModel(tools=known, cells=()))
-    return _ComparedFile(baseline=baseline, records=records)
+    known = {name: tools.get(name, version) for name, version in baseline.tools.items()}
+    return build_baseline(outcomes, lambda _: AcceptedModel(tools=known, cells=())), selected
 
 
 def _find_cell(cell: CellId, suffix: str) -> CellId | None:

@@ -119,7 +119,7 @@ def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting
         value = value[step] if not isinstance(value, dict) or step in value else None
     if value is None:
         value = getattr(layer.table, str(path[0]))
-    origin = str(layer.file.build_problem((*layer.path, *path), "").location)
+    origin = _find_origin(model, path)
     return Setting(key=format_key(key), value=format_toml_value(value), origin=origin)
 
 

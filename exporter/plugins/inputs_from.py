@@ -267,18 +267,15 @@ def _measure_sizes(
                 f"{function}: input '{item.name}': the values are {dtype} {shape}, "
                 f"declared {item.dtype} [{declared}]",
             )
-    _require_derived_sizes(spec, sizes, function)
-    return spec.complete_sizes(sizes)
-
-
-def _require_derived_sizes(spec: ModelSpec, sizes: Mapping[str, int], function: str) -> None:
-    for name, size in spec.complete_sizes(sizes).items():
+    complete = spec.complete_sizes(sizes)
+    for name, size in complete.items():
         if sizes.get(name, size) != size:
             raise Failure(
                 Stage.SOURCE,
                 f"{function}: the axis '{name}' has the size {sizes[name]}, declared is "
                 f"{spec.size_rules[name].formula} = {size}",
             )
+    return complete
 
 
 _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from onnx import parser
@@ -87,14 +87,6 @@ _SECONDS = 2.0
 _FUNCTION = "exporter.plugins.measurement:measure_session"
 
 
-@dataclass(frozen=True, slots=True)
-class RunTimes:
-    """The times of alternating runs in seconds."""
-
-    file: Sequence[float]
-    pytorch: Sequence[float]
-
-
 def add_measurements(
     record: Record, context: ExportContext, check_context: CheckContext, device: Device
 ) -> Record:
@@ -104,42 +96,39 @@ def add_measurements(
         return record
     notes = record.notes
     try:
-        times, tokens = _time_runs(context, check_context, device)
+        file_times, pytorch_times, tokens = _time_runs(context, check_context, device)
     except RuntimeProcessEnd as error:
         return record.model_copy(update={"notes": (*notes, f"nothing was measured: {error}")})
-    middle = median(times.file)
+    middle = median(file_times)
     latency = Latency(
         median=_round(middle),
-        p95=_round(quantiles(times.file, n=20)[-1]),
-        ratio=_round(middle / median(times.pytorch)),
-        turns=len(times.file),
+        p95=_round(quantiles(file_times, n=20)[-1]),
+        ratio=_round(middle / median(pytorch_times)),
+        turns=len(file_times),
         tokens=tokens,
     )
-    values = Measurements(latency=latency if "latency" in requested else None)
+    measured: dict[str, Any] = {"latency": latency}
     if {"load", "memory"} & set(requested):
         figures = _measure_session(context, check_context, device)
         if isinstance(figures, str):
             notes = (*notes, f"load time and memory were not measured: {figures}")
         else:
-            load = LoadTime(
-                seconds=_round(figures.seconds),
-                ratio=_round(figures.seconds / figures.small_seconds),
-            )
+            ratio = _round(figures.seconds / figures.small_seconds)
+            measured["load"] = LoadTime(seconds=_round(figures.seconds), ratio=ratio)
             share = _round(figures.bytes / record.artifact.bytes)
-            memory = PeakMemory(bytes=figures.bytes, ratio=share)
-            values = values.model_copy(
-                update={
-                    "load": load if "load" in requested else None,
-                    "memory": memory if "memory" in requested else None,
-                }
-            )
+            measured["memory"] = PeakMemory(bytes=figures.bytes, ratio=share)
+    values = Measurements(**{name: measured[name] for name in measured if name in requested})
     return record.model_copy(update={"measurements": values, "notes": notes})
 
 
 def _time_runs(
     context: ExportContext, check_context: CheckContext, device: Device
-) -> tuple[RunTimes, int]:
-    """Return the times of the runs, and the tokens of each; 0 if a run is one call."""
+) -> tuple[list[float], list[float], int]:
+    """Return the seconds of the runs of file and PyTorch, and the tokens of each run.
+
+    Returns:
+        0 tokens if a run is one call.
+    """
     session = open_session(check_context.path, device, check_context.kernels)
     (declared,) = [
         sample for sample in check_context.reference.samples if sample.kind == "declared"
@@ -156,7 +145,7 @@ def _time_runs(
     loops = make_loops(context.model, check_context, session)
     run_file, run_pytorch, tokens = loops or (run_file, run_pytorch, 0)
     try:
-        return time_alternately(run_file, run_pytorch), tokens
+        return *time_alternately(run_file, run_pytorch), tokens
     finally:
         state.restore()
 
@@ -209,8 +198,10 @@ def _round(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def time_alternately(file: Callable[[], None], pytorch: Callable[[], None]) -> RunTimes:
-    """Return the times of both calls, which alternate."""
+def time_alternately(
+    file: Callable[[], None], pytorch: Callable[[], None]
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of the runs of both calls, which alternate."""
     file()  # the first call of each also initializes it
     pytorch()
     file_times: list[float] = []
@@ -225,7 +216,7 @@ def time_alternately(file: Callable[[], None], pytorch: Callable[[], None]) -> R
             start = time.perf_counter()
             call()
             times.append(time.perf_counter() - start)
-    return RunTimes(file_times, pytorch_times)
+    return file_times, pytorch_times
 
 
 def measure_metric(model: Model, spec: ModelSpec, root: Path) -> tuple[float, ...]:
