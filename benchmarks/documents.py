@@ -12,17 +12,12 @@ from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.manifest_schema import build_schema, build_table_schema, read_field_texts
 from exporter.manifest.resolved import keys, model, policy
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import join_words
-from exporter.plugins.inspection_command import (
-    build_schema,
-    build_table_schema,
-    format_schema,
-    read_field_texts,
-)
 from exporter.records import record
 from exporter.records.record import RunRecord
 
@@ -255,9 +250,12 @@ def build_results_schema() -> dict[str, Any]:
 
 def list_documents() -> dict[str, str]:
     """Return the text of each generated file by its name in docs/."""
-    results = json.dumps(build_results_schema(), indent=2, ensure_ascii=False) + "\n"
+    schema, results = (
+        json.dumps(table, indent=2, ensure_ascii=False) + "\n"
+        for table in (build_schema(), build_results_schema())
+    )
     return {
-        "manifest.schema.json": format_schema(),
+        "manifest.schema.json": schema,
         "manifest.md": format_reference(),
         "manifest-keys.md": format_reference(common=False),
         "results.schema.json": results,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import os
 from collections.abc import Iterable
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 import click
@@ -36,10 +33,6 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import find_packaged_folder, pluralize
 from exporter.manifest import Manifest, load_project
-from exporter.manifest.resolved import call, keys, model, policy
-from exporter.manifest.schema import entry, settings, tables
-from exporter.manifest.schema.entry import Document
-from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.environments import require_own_checkout
 from exporter.pipeline.export_options import ExportOptions
@@ -231,7 +224,8 @@ def schema(context: click.Context, document: str) -> int:
     contains it.
     """
     if document == "manifest":
-        click.echo(format_schema(), nl=False)
+        path = find_packaged_folder("docs") / "manifest.schema.json"
+        click.echo(path.read_text(encoding="utf-8"), nl=False)
         return ExitCode.OK
     if (known := _find_document(context, document)) is None:
         message = f"expected {join_words(_list_documents(context), 'or')}, got '{document}'"
@@ -258,73 +252,3 @@ def guide(code: str | None) -> int:
     section = text.partition(f"## {code}\n")[2].partition("\n## ")[0]
     print_line(f"{code}\n{section.rstrip()}")
     return ExitCode.OK
-
-
-_NULL = {"type": "null"}
-
-
-def build_schema() -> dict[str, Any]:
-    """Return the schema of a manifest in the dialect of JSON Schema 2020-12."""
-    dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, **build_table_schema(Document)}
-
-
-def build_table_schema(table: type[Table]) -> dict[str, Any]:
-    root: dict[str, Any] = _simplify(table.model_json_schema())
-    modules = (call, keys, model, tables, entry, policy, settings)
-    texts = read_field_texts(*modules)
-    for name, node in {**root.get("$defs", {}), table.__name__: root}.items():
-        properties = node.get("properties", {})
-        for key, field in properties.items():
-            properties[key] = {"description": texts[name][key], **field}
-    return root
-
-
-def format_schema() -> str:
-    """Return the text of the committed schema file."""
-    return json.dumps(build_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def read_field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
-    """Return the docstring under each field or member, by class and name.
-
-    pydantic would read them each time that the tool starts. A module with a class must precede
-    the modules with its subclasses.
-    """
-    classes: dict[str, dict[str, str]] = {}
-    for module in modules:
-        for node in ast.parse(inspect.getsource(module)).body:
-            if not isinstance(node, ast.ClassDef):
-                continue
-            texts: dict[str, str] = {}
-            for base in node.bases:
-                texts |= classes.get(base.id, {}) if isinstance(base, ast.Name) else {}
-            for statement in pairwise(node.body):
-                match statement:
-                    case (
-                        ast.AnnAssign(target=ast.Name(id=name))
-                        | ast.Assign(targets=[ast.Name(id=name)]),
-                        ast.Expr(value=ast.Constant(value=str() as text)),
-                    ):
-                        texts[name] = " ".join(text.split())
-            classes[node.name] = texts
-    return classes
-
-
-def _simplify(node: Any) -> Any:
-    """Remove null, which TOML lacks, empty defaults, titles and line breaks."""
-    if isinstance(node, list):
-        return [_simplify(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    simple = {
-        key: " ".join(value.split()) if key == "description" and isinstance(value, str) else value
-        for key, value in node.items()
-        if not (key == "title" and isinstance(value, str))
-        and not (key == "default" and (isinstance(value, dict) or value in (None, "", [])))
-    }
-    if "anyOf" in simple:
-        *members, last = (member for member in node["anyOf"] if member != _NULL)
-        del simple["anyOf"]
-        simple |= {"anyOf": [*members, last]} if members else last
-    return {key: _simplify(value) for key, value in simple.items()}

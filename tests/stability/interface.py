@@ -27,6 +27,7 @@ import exporter.cli.plugin
 import exporter.runtimes
 import exporter.testing
 from benchmarks.documents import build_results_schema
+from benchmarks.manifest_schema import build_schema, build_table_schema
 from exporter.cli import entry_point
 from exporter.core.check_table import CHECKS, FAILURE_CODES
 from exporter.core.errors import ExitCode
@@ -34,7 +35,6 @@ from exporter.core.import_object import COMMAND_GROUP, RUNTIME_GROUP
 from exporter.manifest import FindingKind
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.runtimes import RUNTIMES
-from exporter.plugins.inspection_command import build_schema, build_table_schema
 from exporter.plugins.report_files import GROUP as REPORT_GROUP
 from exporter.records.baseline import AcceptedModel
 from exporter.records.record import CellId

@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 import tomli
 
+from benchmarks.manifest_schema import build_schema
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import load_project
-from exporter.plugins.inspection_command import build_schema
 from tests.unit.manifest.projects import DATA, copied_project
 
 INVALID = sorted(path for path in (DATA / "invalid").iterdir() if path.suffix != ".expected")

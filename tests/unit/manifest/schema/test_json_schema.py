@@ -7,9 +7,9 @@ from pathlib import Path
 import jsonschema
 
 from benchmarks.documents import COMMON_KEYS, format_reference, main
+from benchmarks.manifest_schema import build_schema
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.syntax.table import Table
-from exporter.plugins.inspection_command import build_schema
 
 _DOCS = Path(__file__).parents[4] / "docs"
 _TABLES = [
