@@ -19,7 +19,6 @@ class FileGraph:
     """The main graph of a file; nodes inside `Loop` and `If` belong to their node."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._model = onnx.load(str(path), load_external_data=False)
         self.nodes = list(self._model.graph.node)
         self._producers = {
