@@ -65,13 +65,9 @@ def test_a_file_that_is_neither_results_nor_baseline_is_an_error(project: Path, 
     assert "Traceback" not in command.stderr
 
 
-def test_a_missing_file_is_an_error_and_an_older_baseline_is_read(project: Path) -> None:
+def test_a_missing_file_is_an_error(project: Path) -> None:
     missing = run_exporter(project, "diff", "old.json", "nothing.json")
     assert (missing.returncode, "nothing.json" in missing.stderr) == (2, True)
-    cells = '[{"cell": "net/17/cpu", "status": "pass", "exporter": "torchscript"}]'
-    (project / "one.json").write_text(f'{{"format": 1, "tools": {{}}, "cells": {cells}}}')
-    command = run_exporter(project, "diff", "one.json", NEW, code=1)
-    assert "net/18/cpu: new cell, green" in command.stdout
 
 
 def test_a_page_marks_the_changed_cells(project: Path) -> None:
