@@ -1,10 +1,16 @@
 """Checks of an exported file: each tests one promise of the contract."""
 
-from exporter.checks.metric_checks import MetricCheck, RolloutCheck
+from exporter.checks.metric_checks import check_metric, check_rollout
 from exporter.checks.protocol import RuntimeCheck, StructureCheck
-from exporter.checks.sample_checks import SAMPLE_CHECKS, LookupTableCheck
+from exporter.checks.sample_checks import (
+    check_axes,
+    check_cases,
+    check_parity,
+    check_tables,
+    check_values,
+)
 from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
-from exporter.checks.validity_checks import DeterminismCheck, PlacementCheck, PowerCheck
+from exporter.checks.validity_checks import check_determinism, check_placement, check_power
 from exporter.core.check_table import CHECKS
 
 #: Checks that read the file without running it.
@@ -12,13 +18,16 @@ STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, c
 
 #: Checks with a session.
 RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
-    PlacementCheck(),
-    DeterminismCheck(),
-    PowerCheck(),
-    *SAMPLE_CHECKS,
-    LookupTableCheck(),
-    MetricCheck(),
-    RolloutCheck(),
+    check_placement,
+    check_determinism,
+    check_power,
+    check_parity,
+    check_axes,
+    check_cases,
+    check_values,
+    check_tables,
+    check_metric,
+    check_rollout,
 )
 
 #: Checks on a further device.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from exporter.checks.comparison.compare_outputs import choose_limit
 from exporter.checks.comparison.compare_samples import apply_sample_noise, compare_values
 from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.protocol import CheckContext, DamagedSample, SampleData
+from exporter.checks.protocol import CheckContext, DamagedSample, RuntimeCheck, SampleData
 from exporter.manifest import Metric
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session
@@ -41,41 +42,33 @@ def compute_metric(
     return float(value)
 
 
-class MetricCheck:
-    """The metric of the manifest, for the file and for PyTorch; see `RuntimeCheck`."""
+@partial(RuntimeCheck, "metric", applies=lambda context: context.spec.metric is not None)
+def check_metric(context: CheckContext, session: Session, _: str) -> CheckResult:
+    """Compare the metric with both promises; a file of zeros must break one of them."""
+    metric, known = context.spec.metric, context.reference.metric
+    if metric is None or not known:
+        message = "PyTorch's metric is missing; export the model again"
+        return CheckResult(check="metric", status=Status.ERROR, message=message)
+    names = [output.name for output in context.spec.outputs]
 
-    name = "metric"
+    def run(**inputs: Array) -> Mapping[str, OnnxValue]:
+        return dict(zip(session.output_names, session.run(inputs), strict=True))
 
-    def applies(self, context: CheckContext) -> bool:
-        """Return True if the contract has a metric."""
-        return context.spec.metric is not None
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Compare the metric with both promises; a file of zeros must break one of them."""
-        metric, known = context.spec.metric, context.reference.metric
-        if metric is None or not known:
-            message = "PyTorch's metric is missing; export the model again"
-            return CheckResult(check=self.name, status=Status.ERROR, message=message)
-        names = [output.name for output in context.spec.outputs]
-
-        def run(**inputs: Array) -> Mapping[str, OnnxValue]:
-            return dict(zip(session.output_names, session.run(inputs), strict=True))
-
-        try:
-            if set(session.output_names) != set(names):
-                raise InvalidMetric(f"the outputs are {', '.join(session.output_names)}")
-            value = compute_metric(context.load_function(metric.call), metric.call, run)
-        except InvalidMetric as error:
-            return CheckResult(check=self.name, status=Status.ERROR, message=str(error))
-        problems = find_metric_problems(metric, value, known[0])
-        status, message = Status.PASS, ""
-        if problems:
-            status, message = Status.FAIL, "; ".join(problems)
-        elif not find_metric_problems(metric, known[-1], known[0]):
-            status = Status.INCONCLUSIVE
-            message = f"a file that returns zeros has the metric {known[-1]:.6g}, which passes, too"
-        figures: dict[str, int | float | str] = {"metric": value, "pytorch": known[0]}
-        return CheckResult(check=self.name, status=status, message=message, metrics=figures)
+    try:
+        if set(session.output_names) != set(names):
+            raise InvalidMetric(f"the outputs are {', '.join(session.output_names)}")
+        value = compute_metric(context.load_function(metric.call), metric.call, run)
+    except InvalidMetric as error:
+        return CheckResult(check="metric", status=Status.ERROR, message=str(error))
+    problems = find_metric_problems(metric, value, known[0])
+    status, message = Status.PASS, ""
+    if problems:
+        status, message = Status.FAIL, "; ".join(problems)
+    elif not find_metric_problems(metric, known[-1], known[0]):
+        status = Status.INCONCLUSIVE
+        message = f"a file that returns zeros has the metric {known[-1]:.6g}, which passes, too"
+    figures: dict[str, int | float | str] = {"metric": value, "pytorch": known[0]}
+    return CheckResult(check="metric", status=status, message=message, metrics=figures)
 
 
 def find_metric_problems(metric: Metric, value: float, pytorch: float) -> list[str]:
@@ -90,74 +83,67 @@ def find_metric_problems(metric: Metric, value: float, pytorch: float) -> list[s
     return problems
 
 
-class RolloutCheck:
-    """The loop of a recurrent file, each step with its own outputs; see `RuntimeCheck`."""
-
-    name = "rollout"
-
-    def applies(self, context: CheckContext) -> bool:
-        """Return True if the contract has a rollout."""
-        return context.spec.rollout is not None
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Compare the outputs and the greedy tokens of each step; stop at the first difference."""
-        samples = context.reference.rollout
+@partial(RuntimeCheck, "rollout", applies=lambda context: context.spec.rollout is not None)
+def check_rollout(context: CheckContext, session: Session, device: str) -> CheckResult:
+    """Compare the outputs and the greedy tokens of each step; stop at the first difference."""
+    samples = context.reference.rollout
+    try:
+        steps = [
+            context.samples.read(context.folder.rollout(sample.index), context.spec)
+            for sample in samples
+        ]
+    except DamagedSample as error:
+        return _report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
+    if not steps:
+        return _report(Status.ERROR, "PyTorch's steps are missing; export the model again")
+    states: dict[str, Array] = {}
+    figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
+    least, tokens = context.spec.tokens, list[tuple[Array, Array]]()
+    for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
+        states = {} if sample.begins else states
+        inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
+        problem = ""
         try:
-            steps = [
-                context.samples.read(context.folder.rollout(sample.index), context.spec)
-                for sample in samples
-            ]
-        except DamagedSample as error:
-            return self._report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
-        if not steps:
-            return self._report(Status.ERROR, "PyTorch's steps are missing; export the model again")
-        states: dict[str, Array] = {}
-        figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
-        least, tokens = context.spec.tokens, list[tuple[Array, Array]]()
-        for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
-            states = {} if sample.begins else states
-            inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
-            problem = ""
-            try:
-                values = session.run(inputs)
-                if list(session.output_names) != [each.name for each in context.spec.outputs]:
-                    problem = f"the file's outputs are {', '.join(session.output_names)}"
-            except RunFailure as failure:
-                problem = f"the runtime fails: {failure}"
-            if not problem:
-                inner = apply_sample_noise(sample, context)
-                compared = compare_values(values, data, sample, inner, device)
-                following = steps[number + 1] if number + 1 < len(steps) else None
-                states, problem = _feed_values(
-                    values, data, following, inner, (figures, device, tokens)
-                )
-                for name, each in compared:
-                    if least is None:
-                        problem = problem or (each.problem and f"{name}: {each.problem}")
-                    figures["max_abs"] = max(float(figures["max_abs"]), each.max_abs)
-                    figures["of_limit"] = max(float(figures["of_limit"]), each.limit_ratio)
-            if problem:
-                figures |= {"steps": number}
-                del figures["of_limit"]  # no review of single calls helps
-                message = f"{sample.name} of {len(steps)}: {problem}"
-                return self._report(Status.FAIL, message, figures)
-        figures["steps"] = len(steps)
-        first = steps[0].outputs
-        pairs = (pair for step in steps for pair in zip(step.outputs, first, strict=True))
-        if all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs):
-            message = "every step of PyTorch has the same outputs; give the model other inputs"
-            return self._report(Status.INCONCLUSIVE, message, figures)
-        if least is None:
-            return self._report(Status.PASS, "", figures)
-        del figures["of_limit"], figures["ties"]  # the values and the margins are no promises
-        status, message, figures["tokens"] = _judge_tokens(least, tokens)
-        return self._report(status, message, figures)
+            values = session.run(inputs)
+            if list(session.output_names) != [each.name for each in context.spec.outputs]:
+                problem = f"the file's outputs are {', '.join(session.output_names)}"
+        except RunFailure as failure:
+            problem = f"the runtime fails: {failure}"
+        if not problem:
+            inner = apply_sample_noise(sample, context)
+            compared = compare_values(values, data, sample, inner, device)
+            following = steps[number + 1] if number + 1 < len(steps) else None
+            states, problem = _feed_values(
+                values, data, following, inner, (figures, device, tokens)
+            )
+            for name, each in compared:
+                if least is None:
+                    problem = problem or (each.problem and f"{name}: {each.problem}")
+                figures["max_abs"] = max(float(figures["max_abs"]), each.max_abs)
+                figures["of_limit"] = max(float(figures["of_limit"]), each.limit_ratio)
+        if problem:
+            figures |= {"steps": number}
+            del figures["of_limit"]  # no review of single calls helps
+            message = f"{sample.name} of {len(steps)}: {problem}"
+            return _report(Status.FAIL, message, figures)
+    figures["steps"] = len(steps)
+    first = steps[0].outputs
+    pairs = (pair for step in steps for pair in zip(step.outputs, first, strict=True))
+    if all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs):
+        message = "every step of PyTorch has the same outputs; give the model other inputs"
+        return _report(Status.INCONCLUSIVE, message, figures)
+    if least is None:
+        return _report(Status.PASS, "", figures)
+    del figures["of_limit"], figures["ties"]  # the values and the margins are no promises
+    status, message, figures["tokens"] = _judge_tokens(least, tokens)
+    return _report(status, message, figures)
 
-    def _report(
-        self, status: Status, message: str, figures: Mapping[str, int | float | str] | None = None
-    ) -> CheckResult:
-        metrics = dict(figures or {})
-        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+
+def _report(
+    status: Status, message: str, figures: Mapping[str, int | float | str] | None = None
+) -> CheckResult:
+    metrics = dict(figures or {})
+    return CheckResult(check="rollout", status=status, message=message, metrics=metrics)
 
 
 def find_tie_margin(logits: Array, output: OutputContext) -> float:

@@ -384,18 +384,19 @@ def _raise(problem: str, *_: object, **__: object) -> None:
     raise TypeError(problem)
 
 
-class RuntimeCheck(Protocol):
+@dataclass(frozen=True, slots=True)
+class RuntimeCheck:
     """A check that runs the file, or decides if a run proves anything."""
 
-    @property
-    def name(self) -> str:
-        """The name in records and in the manifest's `expect`."""
-
-    def applies(self, context: CheckContext) -> bool:
-        """Return True if the contract has the promise; otherwise there is no result."""
+    name: str
+    """The name in records and in the manifest's `expect`."""
+    compare: Callable[[CheckContext, Session, str], CheckResult]
+    applies: Callable[[CheckContext], bool] = lambda _: True
+    """Whether the contract has the promise; otherwise there is no result."""
 
     def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Compare the outputs of the session with one promise of the contract."""
+        """Compare the outputs of the session on a device with one promise of the contract."""
+        return self.compare(context, session, device)
 
 
 @dataclass(frozen=True, slots=True)

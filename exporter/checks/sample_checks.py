@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx
@@ -27,37 +28,6 @@ SAMPLE_KINDS: Mapping[str, str] = {
     "cases": "case",
     "values": "values",
 }
-_Conclude = Callable[[CheckContext, Sequence[Sample], CheckResult], CheckResult]
-
-
-# - `parity`: the declared inputs.
-# - `axes`: other sizes of the dynamic axes.
-# - `cases`: the other input sets of the manifest.
-# - `values`: other values of one input. A trace stores the number of turns of a loop, the chosen
-#   branch and every number that was read from a tensor. Such a file passes with these values.
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleCheck:
-    """The comparison of all samples of one kind; see `RuntimeCheck`."""
-
-    name: str
-    is_promised: Callable[[CheckContext], bool]
-    find_missing: Callable[[CheckContext, Sequence[Sample]], str] = lambda _, __: ""
-    """Return the samples that are missing, or "" if all exist."""
-    conclude: _Conclude = lambda _, __, result: result
-    """Return the final result of a comparison that passed."""
-
-    def applies(self, context: CheckContext) -> bool:
-        return self.is_promised(context)
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Compare the outputs for every sample of the kind with PyTorch's."""
-        samples = select_samples(self.name, context)
-        if missing := self.find_missing(context, samples):
-            message = f"PyTorch's outputs are missing for {missing}: nothing was compared"
-            return CheckResult(check=self.name, status=Status.ERROR, message=message)
-        result = compare_samples(self.name, samples, context, session, device)
-        is_pass = result.status is Status.PASS
-        return self.conclude(context, samples, result) if is_pass else result
 
 
 def select_samples(check: str, context: CheckContext) -> list[Sample]:
@@ -68,21 +38,33 @@ def select_samples(check: str, context: CheckContext) -> list[Sample]:
     return [sample for sample in reference.samples if sample.kind == kind]
 
 
-def _find_missing_cases(context: CheckContext, samples: Sequence[Sample]) -> str:
-    names = {sample.name for sample in samples}
-    return ", ".join(case.name for case in context.spec.cases if case.name not in names)
+def _report_missing(check: str, names: Sequence[str]) -> CheckResult:
+    message = f"PyTorch's outputs are missing for {', '.join(names)}: nothing was compared"
+    return CheckResult(check=check, status=Status.ERROR, message=message)
 
 
-def _input_axes(context: CheckContext) -> list[Axis]:
+@partial(RuntimeCheck, "parity")
+def check_parity(context: CheckContext, session: Session, device: str) -> CheckResult:
+    """Compare the outputs for the declared inputs with PyTorch's."""
+    samples = select_samples("parity", context)
+    if not samples:
+        return _report_missing("parity", ["the declared inputs"])
+    return compare_samples("parity", samples, context, session, device)
+
+
+def _list_input_axes(context: CheckContext) -> list[Axis]:
     return [axis for axis in context.spec.axes if axis.example is not None]
 
 
-def _conclude_axes(
-    context: CheckContext, samples: Sequence[Sample], result: CheckResult
-) -> CheckResult:
-    """Add the range of tested sizes, or report axes that no sample changes."""
+@partial(RuntimeCheck, "axes", applies=lambda context: bool(_list_input_axes(context)))
+def check_axes(context: CheckContext, session: Session, device: str) -> CheckResult:
+    """Compare the outputs for other sizes; report the tested ranges, or axes without another."""
+    samples = select_samples("axes", context)
+    result = compare_samples("axes", samples, context, session, device)
+    if result.status is not Status.PASS:
+        return result
     untested, ranges = [], []
-    for axis in _input_axes(context):
+    for axis in _list_input_axes(context):
         sizes = {sample.axes.get(axis.name, axis.example) for sample in samples} | {axis.example}
         tested = [size for size in sizes if size is not None]
         if len(tested) == 1 and axis.is_free:
@@ -102,25 +84,23 @@ def _conclude_axes(
     return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
 
 
-PARITY = SampleCheck(
-    name="parity",
-    is_promised=lambda _: True,
-    find_missing=lambda _, samples: "" if samples else "the declared inputs",
-)
-AXES = SampleCheck(
-    name="axes",
-    is_promised=lambda context: bool(_input_axes(context)),
-    conclude=_conclude_axes,
-)
-CASES = SampleCheck(
-    name="cases",
-    is_promised=lambda context: bool(context.spec.cases),
-    find_missing=_find_missing_cases,
-)
-VALUES = SampleCheck(
-    name="values", is_promised=lambda context: bool(select_samples("values", context))
-)
-SAMPLE_CHECKS: tuple[RuntimeCheck, ...] = (PARITY, AXES, CASES, VALUES)
+@partial(RuntimeCheck, "cases", applies=lambda context: bool(context.spec.cases))
+def check_cases(context: CheckContext, session: Session, device: str) -> CheckResult:
+    """Compare the outputs for the other input sets of the manifest with PyTorch's."""
+    samples = select_samples("cases", context)
+    names = {sample.name for sample in samples}
+    if missing := [case.name for case in context.spec.cases if case.name not in names]:
+        return _report_missing("cases", missing)
+    return compare_samples("cases", samples, context, session, device)
+
+
+# A trace stores the number of turns of a loop, the chosen branch and every number that was read
+# from a tensor. Such a file passes with the declared values.
+@partial(RuntimeCheck, "values", applies=lambda context: bool(select_samples("values", context)))
+def check_values(context: CheckContext, session: Session, device: str) -> CheckResult:
+    """Compare the outputs for other values of one input with PyTorch's."""
+    samples = select_samples("values", context)
+    return compare_samples("values", samples, context, session, device)
 
 
 NOTE_PREFIX = "fully masked rows: "
@@ -164,35 +144,31 @@ class _TableCopy:
 #
 # Only a copy of a weight is compared: a table with at least one part that is equal to the
 # weight's, bit by bit. A table that an exporter computed shares no part with a weight.
-class LookupTableCheck:
-    """The comparison of the file's tables with the weights; see `RuntimeCheck`."""
+def _has_copies(context: CheckContext) -> bool:
+    return any(True for _ in _read_copies(context))  # stops early: each table is read whole
 
-    name = "tables"
 
-    def applies(self, context: CheckContext) -> bool:
-        """Return True if the file looks rows up in a copy of a weight."""
-        return any(True for _ in _read_copies(context))  # stops early: each table is read whole
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Compare every part of every such table with PyTorch's."""
-        tables = list(_read_copies(context))
-        problems = []
-        for table in tables:
-            size = -(-table.rows // len(table.parts))
-            pairs = zip(table.parts, table.weight_parts, strict=True)
-            wrong = [index for index, (part, expected) in enumerate(pairs) if part != expected]
-            if wrong:
-                row = min(wrong[0] * size, table.rows - 1)
-                problems.append(
-                    f"{len(wrong)} of {len(table.parts)} parts of the table '{table.name}' are not "
-                    f"PyTorch's, the first near row {row} of {table.rows}"
-                )
-        return CheckResult(
-            check=self.name,
-            status=Status.FAIL if problems else Status.PASS,
-            message="; ".join(problems),
-            metrics={"tables": len(tables)},
-        )
+@partial(RuntimeCheck, "tables", applies=_has_copies)
+def check_tables(context: CheckContext, *_: object) -> CheckResult:
+    """Compare every part of every copied table with PyTorch's."""
+    tables = list(_read_copies(context))
+    problems = []
+    for table in tables:
+        size = -(-table.rows // len(table.parts))
+        pairs = zip(table.parts, table.weight_parts, strict=True)
+        wrong = [index for index, (part, expected) in enumerate(pairs) if part != expected]
+        if wrong:
+            row = min(wrong[0] * size, table.rows - 1)
+            problems.append(
+                f"{len(wrong)} of {len(table.parts)} parts of the table '{table.name}' are not "
+                f"PyTorch's, the first near row {row} of {table.rows}"
+            )
+    return CheckResult(
+        check="tables",
+        status=Status.FAIL if problems else Status.PASS,
+        message="; ".join(problems),
+        metrics={"tables": len(tables)},
+    )
 
 
 def hash_table_parts(array: Array) -> tuple[str, ...]:

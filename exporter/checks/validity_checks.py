@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from exporter.checks.comparison.compare_outputs import compare_by, get_overflow
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
-from exporter.checks.protocol import CheckContext
-from exporter.core.check_table import SOFTWARE
+from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
 from exporter.runtimes.session import Array, list_items
@@ -23,50 +24,42 @@ _MAX_OPERATORS = 5
 # others are counted and named, because shapes are computed on the CPU by design. A device with
 # `strict` allows no other provider. An ONNX backend cannot report single nodes; its own statement
 # is accepted and quoted.
-class PlacementCheck:
-    """The providers that run the nodes of the loaded file; see `RuntimeCheck`."""
+@partial(RuntimeCheck, "placement")
+def check_placement(_: CheckContext, session: Session, *__: object) -> CheckResult:
+    """Compare the placement of the nodes with the requested provider.
 
-    name = "placement"
-
-    def applies(self, context: CheckContext) -> bool:
-        """Return True: every result concerns a device."""
-        return True
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Compare the placement of the nodes with the requested provider.
-
-        Returns:
-            A failure if no node runs there, or if not all nodes do and the device is strict.
-            An inconclusive result if the runtime reports no placement.
-        """
-        placement = session.placement
-        if placement is None:
-            message = (
-                "the runtime does not report where nodes run, so no node is known to have run "
-                "on the device; try a newer version of the runtime"
-            )
-            return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
-        if placement.statement:
-            return CheckResult(check=self.name, status=Status.PASS, message=placement.statement)
-        requested, nodes = placement.requested, placement.nodes
-        if not any(nodes.values()) and requested not in nodes:
-            message = f"the loaded graph has no node, so nothing is proved about {requested}"
-            return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
-        total = sum(sum(counts.values()) for counts in nodes.values())
-        elsewhere = total - sum(nodes.get(requested, {}).values())
-        metrics: dict[str, int | float | str] = {"nodes": total}
-        if placement.is_software:
-            metrics["hardware"] = SOFTWARE
-        if not elsewhere:
-            return CheckResult(check=self.name, status=Status.PASS, metrics=metrics)
-        metrics |= {"elsewhere": elsewhere}
-        if elsewhere == total:
-            status, problem = Status.FAIL, f"no node runs on {requested}"
-        else:
-            status = Status.FAIL if placement.strict else Status.PASS
-            problem = f"{elsewhere} of {total} nodes do not run on {requested}"
-        message = f"{problem}: {_format_other_providers(placement)}"
-        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+    Returns:
+        A failure if no node runs there, or if not all nodes do and the device is strict.
+        An inconclusive result if the runtime reports no placement.
+    """
+    placement = session.placement
+    if placement is None:
+        message = (
+            "the runtime does not report where nodes run, so no node is known to have run "
+            "on the device; try a newer version of the runtime"
+        )
+        return CheckResult(check="placement", status=Status.INCONCLUSIVE, message=message)
+    if placement.statement:
+        return CheckResult(check="placement", status=Status.PASS, message=placement.statement)
+    requested, nodes = placement.requested, placement.nodes
+    if not any(nodes.values()) and requested not in nodes:
+        message = f"the loaded graph has no node, so nothing is proved about {requested}"
+        return CheckResult(check="placement", status=Status.INCONCLUSIVE, message=message)
+    total = sum(sum(counts.values()) for counts in nodes.values())
+    elsewhere = total - sum(nodes.get(requested, {}).values())
+    metrics: dict[str, int | float | str] = {"nodes": total}
+    if placement.is_software:
+        metrics["hardware"] = SOFTWARE
+    if not elsewhere:
+        return CheckResult(check="placement", status=Status.PASS, metrics=metrics)
+    metrics |= {"elsewhere": elsewhere}
+    if elsewhere == total:
+        status, problem = Status.FAIL, f"no node runs on {requested}"
+    else:
+        status = Status.FAIL if placement.strict else Status.PASS
+        problem = f"{elsewhere} of {total} nodes do not run on {requested}"
+    message = f"{problem}: {_format_other_providers(placement)}"
+    return CheckResult(check="placement", status=status, message=message, metrics=metrics)
 
 
 def _format_other_providers(placement: Placement) -> str:
@@ -92,32 +85,22 @@ _STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
 
 
 # Without this, no comparison with PyTorch means anything.
-class DeterminismCheck:
-    """The difference between two runs of PyTorch in the worker; see `RuntimeCheck`."""
-
-    name = "determinism"
-
-    def applies(self, context: CheckContext) -> bool:
-        """Return True: every comparison needs a deterministic reference."""
-        return True
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Return an inconclusive result if equal inputs gave different outputs."""
-        unstable = context.reference.unstable
-        if not unstable:
-            return CheckResult(check=self.name, status=Status.PASS)
-        if unstable.startswith(_STATE_PREFIXES):
-            fix = "declare the state as an input and return it as an output"
-        elif unstable.startswith(BUILD_PREFIX):
-            fix = (
-                "build it from numbers of Python, numpy or torch, which are seeded, or from a file"
-            )
-        elif context.spec.mode != "eval":
-            fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
-        else:
-            fix = "make random numbers an input, or draw them once when the model is built"
-        message = f"PyTorch differs from itself: {unstable}; {fix}"
-        return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
+@partial(RuntimeCheck, DETERMINISM_CHECK)
+def check_determinism(context: CheckContext, *_: object) -> CheckResult:
+    """Return an inconclusive result if equal inputs gave different outputs."""
+    unstable = context.reference.unstable
+    if not unstable:
+        return CheckResult(check=DETERMINISM_CHECK, status=Status.PASS)
+    if unstable.startswith(_STATE_PREFIXES):
+        fix = "declare the state as an input and return it as an output"
+    elif unstable.startswith(BUILD_PREFIX):
+        fix = "build it from numbers of Python, numpy or torch, which are seeded, or from a file"
+    elif context.spec.mode != "eval":
+        fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
+    else:
+        fix = "make random numbers an input, or draw them once when the model is built"
+    message = f"PyTorch differs from itself: {unstable}; {fix}"
+    return CheckResult(check=DETERMINISM_CHECK, status=Status.INCONCLUSIVE, message=message)
 
 
 #: The output and its change must be larger than the allowed error by this factor.
@@ -164,39 +147,32 @@ class _OutputPower:
 # the size is checked.
 # A comparator of the manifest is called with wrong outputs: zeros, and PyTorch's outputs for other
 # inputs. If it accepts them, it proves nothing.
-class PowerCheck:
-    """The change of outputs relative to their allowed error; see `RuntimeCheck`."""
-
-    name = "power"
-
-    def applies(self, context: CheckContext) -> bool:
-        return True
-
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
-        """Return an inconclusive result if a wrong file would have passed."""
-        count = len(context.spec.outputs)
-        outputs = [_measure_output(context, index, device) for index in range(count)]
-        # A constant of zeros is compared, too, if another output shows that the inputs matter.
-        others = [each for each in outputs if each.spread != 0 or each.scale or each.overflow]
-        problems = [problem for output in others or outputs if (problem := _find_problem(output))]
-        full = [output for output in outputs if not output.is_empty]
-        if not problems and all(output.spread == 0 for output in full):
-            names = ", ".join(f"'{output.name}'" for output in full)
-            same = f"inputs of another seed give the very same {names}"
-            problems = [same if full else "no output has an element"]
-        real = [output for output in outputs if output.is_real]
-        spreads = [output.spread for output in real if output.spread is not None]
-        metrics: dict[str, int | float | str] = {"spread": min(spreads)} if spreads else {}
-        if real:
-            metrics["limit"] = max(output.limit for output in real)
-        status, message = Status.PASS, ""
-        if problems:
-            status = Status.INCONCLUSIVE
-            message = (
-                f"a wrong file would pass: {'; '.join(problems)}; give the model other weights "
-                "or inputs, or a smaller tolerance"
-            )
-        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+@partial(RuntimeCheck, "power")
+def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
+    """Return an inconclusive result if a wrong file would have passed."""
+    count = len(context.spec.outputs)
+    outputs = [_measure_output(context, index, device) for index in range(count)]
+    # A constant of zeros is compared, too, if another output shows that the inputs matter.
+    others = [each for each in outputs if each.spread != 0 or each.scale or each.overflow]
+    problems = [problem for output in others or outputs if (problem := _find_problem(output))]
+    full = [output for output in outputs if not output.is_empty]
+    if not problems and all(output.spread == 0 for output in full):
+        names = ", ".join(f"'{output.name}'" for output in full)
+        same = f"inputs of another seed give the very same {names}"
+        problems = [same if full else "no output has an element"]
+    real = [output for output in outputs if output.is_real]
+    spreads = [output.spread for output in real if output.spread is not None]
+    metrics: dict[str, int | float | str] = {"spread": min(spreads)} if spreads else {}
+    if real:
+        metrics["limit"] = max(output.limit for output in real)
+    status, message = Status.PASS, ""
+    if problems:
+        status = Status.INCONCLUSIVE
+        message = (
+            f"a wrong file would pass: {'; '.join(problems)}; give the model other weights "
+            "or inputs, or a smaller tolerance"
+        )
+    return CheckResult(check="power", status=status, message=message, metrics=metrics)
 
 
 def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:

@@ -29,7 +29,7 @@ from exporter.worker.reference.noise import LARGEST_NOISE, compute_noise, comput
 
 
 # A step of a rollout receives outputs of the step before it: states, caches, and the token with the
-# largest logit. The file has to run the same loop with its own outputs; see `RolloutCheck`.
+# largest logit. The file has to run the same loop with its own outputs; see `check_rollout`.
 def compute_rollout(
     model: Model, spec: ModelSpec, inputs: Tensors, folder: JobFolder
 ) -> tuple[Sample, ...]:

@@ -15,8 +15,7 @@ from exporter.checks.model_file import UnreadableModel, measure_artifact, read_m
 from exporter.checks.protocol import CheckContext, RuntimeCheck, SampleCache, hash_sample
 from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.structure_checks import explain_missing_kernel
-from exporter.checks.validity_checks import DeterminismCheck
-from exporter.core.check_table import LOAD_CHECK
+from exporter.core.check_table import DETERMINISM_CHECK, LOAD_CHECK
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest import Bound, Device, ModelSpec, select_bound
@@ -211,7 +210,7 @@ def _find_verdict(results: Sequence[CheckResult], stage: Stage) -> CheckVerdict 
     not_passed = [result for result in results if result.status is not Status.PASS]
     if not not_passed:
         return None
-    unstable = [result for result in not_passed if result.check == DeterminismCheck.name]
+    unstable = [result for result in not_passed if result.check == DETERMINISM_CHECK]
     failed = [result for result in not_passed if result.status is not Status.INCONCLUSIVE]
     first = (unstable or failed or not_passed)[0]
     return CheckVerdict(first.status, stage, first.check, first.message)

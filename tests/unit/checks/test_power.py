@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.validity_checks import PowerCheck
+from exporter.checks.validity_checks import check_power
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Bound, Output, Tolerance
 from exporter.records.record import CheckResult, Status
@@ -34,9 +34,8 @@ def subject(
 
 
 def power(subject: CheckContext, device: str = "cpu") -> CheckResult:
-    check = PowerCheck()
-    assert check.applies(subject)
-    return check(subject, ConstantSession(), device)
+    assert check_power.applies(subject)
+    return check_power(subject, ConstantSession(), device)
 
 
 def test_outputs_that_change_pass() -> None:

@@ -10,11 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_checks import (
-    AXES,
-    CASES,
     NOTE_PREFIX,
-    PARITY,
-    LookupTableCheck,
+    check_axes,
+    check_cases,
+    check_parity,
+    check_tables,
     describe_masked_samples,
     hash_table_parts,
 )
@@ -43,8 +43,8 @@ CPU = Device(name="cpu", runtime="onnxruntime")
 
 def test_every_size_passes(tmp_path: Path) -> None:
     context = subject(tmp_path, declared(tmp_path), at(tmp_path, 1, 7), at(tmp_path, 2, 1))
-    assert AXES.applies(context)
-    result = AXES(context, FunctionSession(axes_of()), "cpu")
+    assert check_axes.applies(context)
+    result = check_axes(context, FunctionSession(axes_of()), "cpu")
     assert (result.check, result.status, result.message) == ("axes", Status.PASS, "")
     assert result.metrics["samples"] == 2, "the declared sample is parity's"
 
@@ -61,7 +61,7 @@ def test_every_failing_size_is_named(
     wrong: tuple[int, ...], first: str, others: str, tmp_path: Path
 ) -> None:
     sizes = [at(tmp_path, 1, 7), at(tmp_path, 2, 1), at(tmp_path, 3, 11)]
-    result = AXES(subject(tmp_path, *sizes), FunctionSession(axes_of(*wrong)), "cpu")
+    result = check_axes(subject(tmp_path, *sizes), FunctionSession(axes_of(*wrong)), "cpu")
     assert result.status is Status.FAIL
     assert result.message.startswith(first)
     assert result.message.endswith(others)
@@ -71,23 +71,24 @@ def test_every_failing_size_is_named(
 
 def test_a_failure_on_all_sizes_names_a_few(tmp_path: Path) -> None:
     sizes = [at(tmp_path, size, size) for size in range(1, 15)]
-    result = AXES(subject(tmp_path, *sizes), FunctionSession(axes_of(*range(1, 15))), "cpu")
+    result = check_axes(subject(tmp_path, *sizes), FunctionSession(axes_of(*range(1, 15))), "cpu")
     names = ", ".join(f"batch={size}" for size in range(2, 10))
     assert result.message.endswith(f"; fails on {names}, ... too (14 of 14)")
 
 
 def test_the_declared_inputs_do_not_count_for_axes(tmp_path: Path) -> None:
     context = subject(tmp_path, declared(tmp_path), at(tmp_path, 1, 7))
-    assert AXES(context, FunctionSession(axes_of(2)), "cpu").status is Status.PASS
-    assert PARITY(context, FunctionSession(axes_of(2)), "cpu").status is Status.FAIL
-    assert PARITY(context, FunctionSession(axes_of(7)), "cpu").status is Status.PASS
+    assert check_axes(context, FunctionSession(axes_of(2)), "cpu").status is Status.PASS
+    assert check_parity(context, FunctionSession(axes_of(2)), "cpu").status is Status.FAIL
+    assert check_parity(context, FunctionSession(axes_of(7)), "cpu").status is Status.PASS
 
 
 def test_a_size_that_pytorch_refuses_fails(tmp_path: Path) -> None:
     refused = Sample(
         index=9, name="batch=7", kind="axis", axes={"batch": 7}, error="ValueError: only even"
     )
-    result = AXES(subject(tmp_path, refused, at(tmp_path, 1, 4)), FunctionSession(axes_of()), "cpu")
+    context = subject(tmp_path, refused, at(tmp_path, 1, 4))
+    result = check_axes(context, FunctionSession(axes_of()), "cpu")
     assert result.status is Status.FAIL
     assert result.message == (
         "PyTorch itself fails on batch=7: ValueError: only even; "
@@ -100,7 +101,7 @@ def test_an_axis_without_a_tested_size_is_inconclusive(
     samples: tuple[str, ...], tmp_path: Path
 ) -> None:
     context = subject(tmp_path, *(declared(tmp_path) for _ in samples))
-    result = AXES(context, FunctionSession(axes_of()), "cpu")
+    result = check_axes(context, FunctionSession(axes_of()), "cpu")
     assert result.status is Status.INCONCLUSIVE
     assert result.message.startswith("only the exported size was tested for 'batch'")
 
@@ -109,7 +110,7 @@ def test_each_axis_needs_a_tested_size(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=2), Axis(name="time", example=3))
     inputs = (value(Input, "x", "batch, time"),)
     context = subject(tmp_path, at(tmp_path, 1, 7), inputs=inputs, axes=axes)
-    result = AXES(context, FunctionSession(axes_of()), "cpu")
+    result = check_axes(context, FunctionSession(axes_of()), "cpu")
     assert result.status is Status.INCONCLUSIVE
     assert "'time'" in result.message
     assert "'batch'" not in result.message
@@ -117,7 +118,7 @@ def test_each_axis_needs_a_tested_size(tmp_path: Path) -> None:
 
 def test_without_dynamic_inputs_there_is_no_axes_check(tmp_path: Path) -> None:
     static = {"inputs": (value(Input, "x", "2, 3"),), "axes": (Axis(name="n", example=None),)}
-    assert not AXES.applies(subject(tmp_path, declared(tmp_path), **static))
+    assert not check_axes.applies(subject(tmp_path, declared(tmp_path), **static))
 
 
 def test_a_batch_that_was_baked_in_fails(tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_a_batch_that_was_baked_in_fails(tmp_path: Path) -> None:
     samples = (declared(tmp_path), at(tmp_path, 1, 7), at(tmp_path, 2, 1))
     context = make_subject(tmp_path, text, reference=make_reference(*samples))
     session = open_session(context.path, CPU)
-    assert PARITY(context, session, "cpu").status is Status.PASS
-    result = AXES(context, session, "cpu")
+    assert check_parity(context, session, "cpu").status is Status.PASS
+    result = check_axes(context, session, "cpu")
     assert result.status is Status.FAIL
     assert result.message.startswith("batch=7: the runtime fails: ")
     assert result.message.endswith("; fails on batch=1 too (2 of 2)")
@@ -138,29 +139,30 @@ def test_a_batch_that_was_baked_in_fails(tmp_path: Path) -> None:
 def test_cases_are_compared(tmp_path: Path) -> None:
     nine = as_kind(at(tmp_path, 1, 9), "case", "nine")
     context = subject(tmp_path, declared(tmp_path), nine, cases=(Case(name="nine"),))
-    assert CASES.applies(context)
-    assert CASES(context, FunctionSession(axes_of()), "cpu").status is Status.PASS
-    result = CASES(context, FunctionSession(axes_of(9)), "cpu")
+    assert check_cases.applies(context)
+    assert check_cases(context, FunctionSession(axes_of()), "cpu").status is Status.PASS
+    result = check_cases(context, FunctionSession(axes_of(9)), "cpu")
     assert (result.check, result.status) == ("cases", Status.FAIL)
     assert result.message.startswith("nine: output 'y': error")
 
 
 def test_a_case_without_outputs_of_pytorch_does_not_pass(tmp_path: Path) -> None:
-    assert not CASES.applies(subject(tmp_path, declared(tmp_path)))
+    assert not check_cases.applies(subject(tmp_path, declared(tmp_path)))
     nine = as_kind(at(tmp_path, 1, 9), "case", "nine")
     context = subject(tmp_path, nine, cases=(Case(name="nine"), Case(name="ten")))
-    result = CASES(context, FunctionSession(axes_of()), "cpu")
+    result = check_cases(context, FunctionSession(axes_of()), "cpu")
     message = "PyTorch's outputs are missing for ten: nothing was compared"
     assert (result.status, result.message) == (Status.ERROR, message)
     refused = Sample(index=1, name="ten", kind="case", axes={"batch": 2}, error="IndexError: 10")
-    result = CASES(subject(tmp_path, refused, cases=(Case(name="ten"),)), ConstantSession(), "cpu")
+    result = check_cases(
+        subject(tmp_path, refused, cases=(Case(name="ten"),)), ConstantSession(), "cpu"
+    )
     message = "ten: PyTorch itself fails in this case: IndexError: 10"
     assert (result.status, result.message) == (Status.FAIL, message)
 
 
 ROWS = 1000
 WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)
-CHECK = LookupTableCheck()
 
 
 def table(
@@ -189,8 +191,8 @@ def table(
 
 
 def check(subject: CheckContext) -> CheckResult:
-    assert CHECK.applies(subject)
-    return CHECK(subject, ConstantSession(), "cpu")
+    assert check_tables.applies(subject)
+    return check_tables(subject, ConstantSession(), "cpu")
 
 
 def changed(row: int, times: float = 1.001) -> Array:
@@ -217,17 +219,17 @@ def test_one_element_of_one_row_is_enough_to_fail(row: int, outside: bool, tmp_p
 
 
 def test_a_table_with_computed_values_is_not_checked(tmp_path: Path) -> None:
-    assert not CHECK.applies(table(tmp_path, WEIGHT * np.float32(1.5), WEIGHT))
-    assert not CHECK.applies(table(tmp_path, WEIGHT, WEIGHT[:, :2]))
-    assert not CHECK.applies(table(tmp_path, WEIGHT))
+    assert not check_tables.applies(table(tmp_path, WEIGHT * np.float32(1.5), WEIGHT))
+    assert not check_tables.applies(table(tmp_path, WEIGHT, WEIGHT[:, :2]))
+    assert not check_tables.applies(table(tmp_path, WEIGHT))
     # Only a weight that an input indexes is a table.
-    assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
+    assert not check_tables.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
 
 
 def test_rows_of_zeros_do_not_identify_a_copy(tmp_path: Path) -> None:
     weight = WEIGHT.copy()
     weight[:100] = 0
-    assert not CHECK.applies(table(tmp_path, weight * np.float32(1.5), weight))
+    assert not check_tables.applies(table(tmp_path, weight * np.float32(1.5), weight))
     assert check(table(tmp_path, weight, weight)).status is Status.PASS
     damaged = weight.copy()
     damaged[3] = 1
@@ -237,7 +239,7 @@ def test_rows_of_zeros_do_not_identify_a_copy(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_left_to_other_checks(tmp_path: Path) -> None:
     subject = table(tmp_path, WEIGHT, WEIGHT, outside=True)
     (tmp_path / "rows.data").unlink()
-    assert not CHECK.applies(subject)
+    assert not check_tables.applies(subject)
 
 
 VALUES = np.float32([1, 2, 3])

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.validity_checks import STATEFUL_PREFIX, DeterminismCheck, PlacementCheck
+from exporter.checks.validity_checks import STATEFUL_PREFIX, check_determinism, check_placement
 from exporter.jobs import JobFolder
 from exporter.manifest import Device
 from exporter.records.record import CheckResult, Status
@@ -25,9 +25,8 @@ def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") 
         spec=contract(mode=mode),
         reference=make_reference(unstable=unstable),
     )
-    check = DeterminismCheck()
-    assert check.applies(subject)
-    return check(subject, ConstantSession(), "cpu")
+    assert check_determinism.applies(subject)
+    return check_determinism(subject, ConstantSession(), "cpu")
 
 
 def test_a_stable_model_passes() -> None:
@@ -66,7 +65,7 @@ def placement(
     session.placement = (
         None if nodes is None else Placed(requested=CUDA, nodes=nodes, strict=strict)
     )
-    return PlacementCheck()(make_subject(folder), session, "cuda")
+    return check_placement(make_subject(folder), session, "cuda")
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -79,7 +78,7 @@ def test_all_nodes_on_the_provider_pass(strict: bool, tmp_path: Path) -> None:
 def test_emulated_hardware_is_named(tmp_path: Path) -> None:
     session = ConstantSession()
     session.placement = Placed(requested=CUDA, nodes={CUDA: {"Add": 2}}, is_software=True)
-    result = PlacementCheck()(make_subject(tmp_path), session, "cuda")
+    result = check_placement(make_subject(tmp_path), session, "cuda")
     assert (result.status, result.metrics) == (Status.PASS, {"nodes": 2, "hardware": "software"})
 
 
@@ -95,7 +94,7 @@ def test_a_graph_without_nodes_runs_on_the_only_provider(runtime: str, tmp_path:
     text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] x) { }'
     subject = make_subject(tmp_path, text)
     session = open_session(subject.path, Device(name="here", runtime=runtime))
-    result = PlacementCheck()(subject, session, "here")
+    result = check_placement(subject, session, "here")
     assert (result.status, result.metrics) == (Status.PASS, {"nodes": 0})
 
 
@@ -143,6 +142,6 @@ def test_the_real_runtimes_report_the_placement_of_nodes_in_branches(tmp_path: P
     placed = cpu.placement
     assert placed is not None
     assert placed.nodes == {CPU: {"If": 1, "Neg": 1, "Sin": 1, "Cos": 1}}
-    assert PlacementCheck()(subject, cpu, "cpu").metrics == {"nodes": 4}
+    assert check_placement(subject, cpu, "cpu").metrics == {"nodes": 4}
     reference = open_session(subject.path, Device(name="reference", runtime="reference"))
-    assert PlacementCheck()(subject, reference, "reference").status is Status.PASS
+    assert check_placement(subject, reference, "reference").status is Status.PASS

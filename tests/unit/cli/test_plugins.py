@@ -15,7 +15,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from exporter.checks.validity_checks import PlacementCheck
+from exporter.checks.validity_checks import check_placement
 from exporter.cli.entry_point import run
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode
@@ -146,7 +146,7 @@ def test_a_runtime_of_another_package_runs_a_file(packages: Installer, tmp_path:
     (output,) = session.run({"x": np.ones((2, 3), np.float32)})
     np.testing.assert_array_equal(output, np.full((2, 3), 2, np.float32))
     assert session.output_names == ("y",)
-    assert PlacementCheck()(subject, session, "own").status is Status.PASS
+    assert check_placement(subject, session, "own").status is Status.PASS
 
 
 def test_a_report_of_another_package_is_written(packages: Installer) -> None:

@@ -14,7 +14,7 @@ from onnx import numpy_helper, parser
 from onnx.backend.base import Backend, BackendRep
 from onnx.reference import ReferenceEvaluator
 
-from exporter.checks.validity_checks import PlacementCheck
+from exporter.checks.validity_checks import check_placement
 from exporter.manifest import Device
 from exporter.records.record import Status
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, Session, open_session
@@ -169,6 +169,6 @@ def test_the_placement_is_the_report_of_the_backend(
     module: str, device: str, status: Status, message: str, tmp_path: Path
 ) -> None:
     session = opened(tmp_path, module, device)
-    result = PlacementCheck()(make_subject(tmp_path), session, "x")
+    result = check_placement(make_subject(tmp_path), session, "x")
     assert result.status is status
     assert message in result.message

@@ -17,7 +17,7 @@ from exporter.checks.comparison.comparators import (
 )
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.protocol import CheckContext
-from exporter.checks.validity_checks import PowerCheck
+from exporter.checks.validity_checks import check_power
 from exporter.manifest import Axis, Comparator, Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import (
@@ -229,7 +229,7 @@ def make_output(folder: Path, compare: Comparator, *arrays: Any, **fields: Any) 
 
 
 def power(context: CheckContext) -> CheckResult:
-    return PowerCheck()(context, ConstantSession(), "cpu")
+    return check_power(context, ConstantSession(), "cpu")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from exporter.checks.protocol import (
     write_sample,
     write_ties,
 )
-from exporter.checks.sample_checks import PARITY
+from exporter.checks.sample_checks import check_parity
 from exporter.jobs import JobFolder
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
@@ -57,7 +57,7 @@ def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) ->
 
 
 def check(context: CheckContext, outputs: object) -> CheckResult:
-    return PARITY(context, ConstantSession(outputs, names=("rows",)), "cpu")
+    return check_parity(context, ConstantSession(outputs, names=("rows",)), "cpu")
 
 
 def test_the_same_items_pass(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_the_check_accepts_ties_and_counts_them(
     write_ties(JobFolder(tmp_path).sample(0), [EXPECTED], [make_selection()])
     spec = contract(outputs=(value(Output, "y", "batch, 2", "int64"),))
     context = make_subject(tmp_path, spec=spec, reference=make_reference(sample))
-    result = PARITY(context, ConstantSession(actual), "cpu")
+    result = check_parity(context, ConstantSession(actual), "cpu")
     assert result.status is status
     assert result.metrics.get("tied_samples", 0) == int(is_tied)
 
@@ -356,5 +356,5 @@ def test_other_values_follow_the_order_of_ties(tmp_path: Path) -> None:
     write_ties(JobFolder(tmp_path).sample(0), [x[:, ::-1].copy()], [None])
     context = make_subject(tmp_path, reference=make_reference(sample))
     for output, status in ((x, Status.PASS), (x[:, ::-1], Status.PASS), (x[::-1], Status.FAIL)):
-        result = PARITY(context, ConstantSession(np.ascontiguousarray(output)), "cpu")
+        result = check_parity(context, ConstantSession(np.ascontiguousarray(output)), "cpu")
         assert result.status is status

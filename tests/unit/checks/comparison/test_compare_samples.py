@@ -17,7 +17,7 @@ from exporter.checks.protocol import (
     write_rounded_outputs,
     write_ties,
 )
-from exporter.checks.sample_checks import PARITY
+from exporter.checks.sample_checks import check_parity
 from exporter.jobs import JobFolder
 from exporter.manifest import Case, Device, Input, Output, Tolerance
 from exporter.records.record import CheckResult, Status
@@ -43,8 +43,8 @@ CPU = Device(name="cpu", runtime="onnxruntime")
 
 
 def parity(subject: CheckContext, session: Any) -> CheckResult:
-    assert PARITY.applies(subject)
-    return PARITY(subject, session, "cpu")
+    assert check_parity.applies(subject)
+    return check_parity(subject, session, "cpu")
 
 
 # --- through ONNX Runtime and onnx.reference ------------------------------------------------------
@@ -361,7 +361,7 @@ def check_large_noise(folder: Path, error: float, **changes: Any) -> CheckResult
     sample = write(folder, 0, [x], [y], exact=[y.astype(np.float64)], axes={"batch": 16})
     reference = make_reference(sample, large_noise=(0.01,))
     context = make_subject(folder, spec=spec, reference=reference)
-    return PARITY(context, ConstantSession(y + np.float32(error)), "cpu")
+    return check_parity(context, ConstantSession(y + np.float32(error)), "cpu")
 
 
 def test_an_error_within_large_noise_is_inconclusive_with_the_figure(tmp_path: Path) -> None:

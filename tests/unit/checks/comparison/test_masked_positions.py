@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exporter.checks.comparison.compare_outputs import find_compared_positions
-from exporter.checks.sample_checks import PARITY
+from exporter.checks.sample_checks import check_parity
 from exporter.manifest import Dim, Fill, Input, Output
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes.session import Array
@@ -71,7 +71,7 @@ def check(folder: Path, actual: Array, mask: Array = MASK, **fields: object) -> 
     sample = write(folder, 0, [mask], [VALUES])
     spec = contract(inputs=(declare_mask(2, 3),), outputs=(output,), axes=())
     context = make_subject(folder, spec=spec, reference=make_reference(sample))
-    return PARITY(context, ConstantSession(actual, names=("y",)), "cpu")
+    return check_parity(context, ConstantSession(actual, names=("y",)), "cpu")
 
 
 @pytest.mark.parametrize("garbage", [np.nan, 1e30, 0.0])
