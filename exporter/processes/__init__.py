@@ -4,6 +4,6 @@ The package does not import the manifest: the fork server can start before the j
 """
 
 from exporter.processes.environment import make_worker_environment
-from exporter.processes.fork_server_client import ForkServerStarter, ProcessStarter, Spawner
+from exporter.processes.fork_server_client import ForkServerStarter, ProcessStarter
 
-__all__ = ["ForkServerStarter", "ProcessStarter", "Spawner", "make_worker_environment"]
+__all__ = ["ForkServerStarter", "ProcessStarter", "make_worker_environment"]

@@ -48,11 +48,7 @@ class ChildFailure(Exception):
 
 
 def describe_exit(code: int) -> str:
-    """Return a phrase for an exit code, such as `was terminated by SIGSEGV`.
-
-    Args:
-        code: As `subprocess` reports it: less than 0 for a signal.
-    """
+    """Return a phrase such as `was terminated by SIGSEGV`; a signal is less than 0."""
     if code >= 0:
         return f"exited with code {code}"
     if code == -signal.SIGKILL:
@@ -74,15 +70,12 @@ def call_in_child(
 ) -> T:
     """Call a function in a child process and return its result.
 
-    Args:
-        function: `package.module:function`. Its parameters and its result have annotations.
-        arguments: The arguments by name.
-        returns: The type of the result.
-        environment: All variables of the process, which then has a group of its own that is killed
-            at its end; None: those of this process, with whose group it ends.
-        seconds: CPU time from the start, or the last line, until the process and its children are
-            killed; the same wall time if they wait.
-        on_line: Called with each line that the function prints. Without it, stdout is discarded.
+    `function`: `package.module:function`. Its parameters and its result have annotations.
+    `environment`: All variables of the process, which then has a group of its own that is killed at
+    its end; None: those of this process, with whose group it ends.
+    `seconds`: CPU time from the start, or the last line, until the process and its children are
+    killed; the same wall time if they wait.
+    `on_line`: Called with each line that the function prints. Without it, stdout is discarded.
 
     Raises:
         ExporterError: if the function raised it.

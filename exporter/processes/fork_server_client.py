@@ -21,9 +21,8 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,65 +31,6 @@ from typing import Protocol
 from exporter.core.system import IS_LINUX
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.lifetime import hide_memory, list_descendants
-
-#: Seconds in which an interrupted program stores its finished results.
-_GRACE = 10.0
-
-
-def run_program(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    on_line: Callable[[str], None],
-    seconds: float | None = None,
-) -> int:
-    """Run a program and return its exit code, less than 0 for a signal.
-
-    `seconds`: The time after which the program and its children are killed.
-    """
-    process = subprocess.Popen(
-        command,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    deadline = threading.Timer(seconds or 0, signal_group, (process.pid, signal.SIGKILL))
-    if seconds is not None:
-        deadline.start()
-    try:
-        for line in _read_lines(process):
-            on_line(line)
-        return process.wait()
-    except BaseException:
-        signal_group(process.pid, signal.SIGTERM)
-        try:
-            process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            signal_group(process.pid, signal.SIGKILL)
-            process.wait()
-        raise
-    finally:
-        deadline.cancel()
-        if process.stdout:
-            process.stdout.close()
-
-
-def _read_lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Yield the lines of a process until it ends; a service that it started keeps the pipe open."""
-    rest, stream = b"", process.stdout
-    while stream is not None:
-        has_ended = process.poll() is not None
-        if select.select([stream], [], [], 0 if has_ended else 0.1)[0]:
-            if not (data := os.read(stream.fileno(), 1 << 16)):
-                break
-            *lines, rest = (rest + data).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in lines)
-        elif has_ended:
-            break
-    if rest:
-        yield rest.decode("utf-8", "replace")
-
 
 WORKER_COMMAND = (sys.executable, "-P", "-m", "exporter.worker")
 
@@ -129,29 +69,11 @@ class WorkerProcess(Protocol):
         """Send a signal to the worker and its child processes."""
 
 
-class ProcessStarter(Protocol):
-    """Starts workers."""
+class ProcessStarter:
+    """Starts a new Python for each worker, on every platform.
 
-    def prepare(self) -> None:
-        """Begin the preparations of the first start. `close` is necessary in any case."""
-
-    def start(self, command: WorkerCommand) -> WorkerProcess:
-        """Start a worker."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, but not longer than until a worker exits."""
-
-    def close(self) -> None:
-        """End all processes that this object keeps."""
-
-
-# It works on every platform. `ForkServerStarter` is the faster one for Linux.
-class Spawner:
-    """Starts a new Python for each job.
-
-    Args:
-        environment: The complete environment of the workers.
-        command: The command line, to which the path of the job is added.
+    `environment`: The complete environment of the workers.
+    `command`: The command line, to which the path of the job is added.
     """
 
     def __init__(
@@ -161,9 +83,10 @@ class Spawner:
         self._command = command
 
     def prepare(self) -> None:
-        """Do nothing: there are no preparations."""
+        """Begin the preparations of the first start. `close` is necessary in any case."""
 
     def start(self, command: WorkerCommand) -> WorkerProcess:
+        """Start a worker."""
         with command.log.open("ab") as output:
             process = subprocess.Popen(
                 [*self._command, str(command.job)],
@@ -177,10 +100,11 @@ class Spawner:
         return _SpawnedWorker(process)
 
     def sleep(self, seconds: float) -> None:
+        """Wait, but not longer than until a worker exits."""
         time.sleep(seconds)
 
     def close(self) -> None:
-        """Do nothing: no process is kept."""
+        """End all processes that this object keeps."""
 
 
 class _SpawnedWorker:
@@ -234,24 +158,21 @@ _MAX_LOSSES = 3
 _SECRET_BYTES = 16
 
 
-class ForkServerStarter:
+class ForkServerStarter(ProcessStarter):
     """Starts workers by a fork server, which the first start creates.
 
-    Args:
-        environment: The complete environment of the fork server and the workers.
-        command: The command line of the fork server.
-        fallback: Starts the workers if no fork server can start.
+    `server`: The command line of the fork server.
+    `command`: That of a worker if no fork server can start.
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
-        command: Sequence[str] = FORK_SERVER_COMMAND,
-        fallback: ProcessStarter | None = None,
+        server: Sequence[str] = FORK_SERVER_COMMAND,
+        command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
-        self._environment = dict(environment)
-        self._command = command
-        self._fallback = fallback or Spawner(environment)
+        super().__init__(environment, command)
+        self._server_command = server
         self._server: ForkServerClient | None = None
         self._losses = 0
 
@@ -267,13 +188,13 @@ class ForkServerStarter:
             server = self._get_server()
             server.wait_until_ready()
             worker = server.start(command)
-        return worker if worker is not None else self._fallback.start(command)
+        return worker if worker is not None else super().start(command)
 
     def sleep(self, seconds: float) -> None:
         if self._server is not None and self._server.is_alive():
             self._server.handle_events(seconds)
         else:
-            time.sleep(seconds)
+            super().sleep(seconds)
 
     def is_available(self) -> bool:
         """Return True if a fork server can start. It runs until `close`."""
@@ -286,7 +207,7 @@ class ForkServerStarter:
         if self._server is None or not self._server.is_alive():
             self._losses += self._server is not None
             self.close()
-            self._server = ForkServerClient(self._command, self._environment)
+            self._server = ForkServerClient(self._server_command, self._environment)
         return self._server
 
     def close(self) -> None:
@@ -346,10 +267,7 @@ class ForkServerClient:
         return worker if worker.pid else None
 
     def handle_events(self, seconds: float) -> None:
-        """Handle all events of the fork server.
-
-        `seconds`: The longest wait for the first event.
-        """
+        """Handle all events of the fork server; wait up to some seconds for the first."""
         seconds = min(seconds, _QUIET)
         while not self._is_lost and select.select([self._events], [], [], seconds)[0]:
             seconds = 0.0
@@ -453,4 +371,4 @@ def make_starter(environment: Mapping[str, str], variables: Iterable[str] = ()) 
 
 def make_worker_starter(worker_environment: Mapping[str, str]) -> ProcessStarter:
     """Return the starter of workers that have exactly these variables."""
-    return (ForkServerStarter if IS_LINUX else Spawner)(worker_environment)
+    return (ForkServerStarter if IS_LINUX else ProcessStarter)(worker_environment)

@@ -21,7 +21,7 @@ from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan
-from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
+from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.program import run_plan
 from exporter.records.record import Record, read_run
 from tests.unit.factory import key_by_text, make_manifest, make_spec
@@ -64,8 +64,8 @@ def run(root: Path) -> BuildLog:
     worker = Path(__file__).with_name("worker.py")
     environment = make_worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
-    fallback = Spawner(environment, [sys.executable, str(worker)])
-    engine = LocalEngine(JOBS, ForkServerStarter(environment, command, fallback))
+    plain = [sys.executable, str(worker)]
+    engine = LocalEngine(JOBS, ForkServerStarter(environment, command, plain))
     run_plan(manifest, make_plan(manifest), engine, log)
     return log
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from exporter.cache import fingerprint
 from exporter.plugins.cluster import host_run
-from exporter.processes import ForkServerStarter, Spawner
+from exporter.processes import ForkServerStarter
 
 _WORKER = Path(__file__).with_name("worker.py")
 
@@ -18,7 +18,7 @@ def make_host_starter(variables: Mapping[str, str]) -> ForkServerStarter:
     """Return a starter of the quick worker."""
     environment = {**variables, "FAULTS_FOLDER": os.environ["FAULTS_FOLDER"]}
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(_WORKER)]
-    return ForkServerStarter(environment, command, Spawner(environment, [sys.executable, _WORKER]))
+    return ForkServerStarter(environment, command, [sys.executable, _WORKER])
 
 
 class Attack:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
+from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.processes.fork_server_client import WorkerCommand, WorkerProcess
 from tests.integration.project import ROOT, run_exporter, run_python, write_project
 from tests.integration.test_local_engine import is_alive
@@ -107,8 +107,8 @@ def test_without_a_fork_server_each_job_has_a_new_python(tmp_path: Path, broken:
     script = tmp_path / "plain.py"
     script.write_text("raise SystemExit(5)")
     environment = make_worker_environment(os.environ)
-    fallback = Spawner(environment, [sys.executable, str(script)])
-    starter = ForkServerStarter(environment, [sys.executable, "-c", broken], fallback)
+    plain = [sys.executable, str(script)]
+    starter = ForkServerStarter(environment, [sys.executable, "-c", broken], plain)
     try:
         codes = [wait_for_exit(starter.start(make_command(tmp_path, name))) for name in ("a", "b")]
     finally:

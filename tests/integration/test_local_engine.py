@@ -28,7 +28,6 @@ from exporter.pipeline.engine import (
 from exporter.processes import (
     ForkServerStarter,
     ProcessStarter,
-    Spawner,
     make_worker_environment,
 )
 from exporter.records.record import Record
@@ -141,7 +140,7 @@ def make_starter(worker: Path) -> ProcessStarter:
         return ForkServerStarter(
             environment, [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
         )
-    return Spawner(environment, [sys.executable, "-S", str(worker)])
+    return ProcessStarter(environment, [sys.executable, "-S", str(worker)])
 
 
 def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[JobResult, EventLog]:

@@ -401,15 +401,13 @@ class _SharedStarter:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-class _JobStarter:
-    """The starter of one job, which locks the calls of the shared one."""
+class _JobStarter(ProcessStarter):
+    """The starter of one job, which locks the calls of the shared one and does not end it."""
 
     def __init__(self, shared: _SharedStarter, is_cancelled: Callable[[], bool]) -> None:
+        super().__init__({})
         self._shared = shared
         self._is_cancelled = is_cancelled
-
-    def prepare(self) -> None:
-        """Do nothing: the first job of the host prepares the starter."""
 
     def start(self, command: WorkerCommand) -> WorkerProcess:
         with self._shared.lock:
@@ -424,9 +422,6 @@ class _JobStarter:
         time.sleep(min(seconds, _INTERVAL))
         if self._is_cancelled():
             raise KeyboardInterrupt
-
-    def close(self) -> None:
-        """Do nothing: other jobs use the starter."""
 
 
 class _LockedWorker:

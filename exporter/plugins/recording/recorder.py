@@ -31,9 +31,9 @@ from exporter.plugins.recording.entry import (
 from exporter.plugins.recording.file_changes import FileChange, read_text
 from exporter.plugins.recording.observation import Observation, ProbeResult
 from exporter.plugins.recording.sources import Source, list_sources
+from exporter.plugins.toolchains.toolchain_export import run_program
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 from exporter.processes.environment import make_worker_environment
-from exporter.processes.fork_server_client import run_program
 
 T = TypeVar("T")
 

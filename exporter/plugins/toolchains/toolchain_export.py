@@ -5,7 +5,12 @@ Each toolchain has a process with its packages, and a part of the build folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
@@ -19,13 +24,15 @@ from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.supervisor import Build
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.installation import InstallationFailure, create_environment
-from exporter.processes.fork_server_client import run_program
+from exporter.processes.fork_server_client import signal_group
 from exporter.records.record import Record, RunRecord, Status, read_run
 
 #: Overrides the store of the project.
 _STORE_VARIABLE = "EXPORTER_STORE"
 #: The beginning of the line that a nested export prints for each finished model.
 DONE = "done: "
+#: Seconds in which an interrupted program stores its finished results.
+_GRACE = 10.0
 
 
 def export_parts(build: Build, decisions: Decisions) -> None:
@@ -161,3 +168,58 @@ def run_nested_export(
         used, fix = ", ".join(problems), "remove the other versions from PYTHONPATH"
         raise ExporterError(ExitCode.ENVIRONMENT, f"the export used {used}; {fix}")
     return run
+
+
+def run_program(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    seconds: float | None = None,
+) -> int:
+    """Run a program and return its exit code, less than 0 for a signal.
+
+    `seconds`: The time after which the program and its children are killed.
+    """
+    process = subprocess.Popen(
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    deadline = threading.Timer(seconds or 0, signal_group, (process.pid, signal.SIGKILL))
+    if seconds is not None:
+        deadline.start()
+    try:
+        for line in _read_lines(process):
+            on_line(line)
+        return process.wait()
+    except BaseException:
+        signal_group(process.pid, signal.SIGTERM)
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            signal_group(process.pid, signal.SIGKILL)
+            process.wait()
+        raise
+    finally:
+        deadline.cancel()
+        if process.stdout:
+            process.stdout.close()
+
+
+def _read_lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield the lines of a process until it ends; a service that it started keeps the pipe open."""
+    rest, stream = b"", process.stdout
+    while stream is not None:
+        has_ended = process.poll() is not None
+        if select.select([stream], [], [], 0 if has_ended else 0.1)[0]:
+            if not (data := os.read(stream.fileno(), 1 << 16)):
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (line.decode("utf-8", "replace") for line in lines)
+        elif has_ended:
+            break
+    if rest:
+        yield rest.decode("utf-8", "replace")
