@@ -48,11 +48,9 @@ _FLOATS = frozenset(
 
 
 def measure_artifact(path: Path, model_id: str) -> Artifact:
-    """Return the properties of one file.
+    """Return the properties of one file, with its external data in the same folder.
 
-    Args:
-        path: The `.onnx` file; external data is in the same folder.
-        model_id: The final folder of the model inside the build folder.
+    `model_id`: The final folder of the model inside the build folder.
 
     Raises:
         UnreadableModel: if the file is missing or is not an ONNX file.

@@ -174,8 +174,7 @@ def check_tables(context: CheckContext, *_: object) -> CheckResult:
 def hash_table_parts(array: Array) -> tuple[str, ...]:
     """Return a digest of each part of a table, "" for a part that has only zeros.
 
-    Args:
-        array: `[rows, columns]`; divided into up to 64 parts of nearly equal size.
+    `array`: `[rows, columns]`; divided into up to 64 parts of nearly equal size.
     """
     data = np.ascontiguousarray(array).view(np.uint8)
     pieces = np.array_split(data, min(_PARTS, len(data)))

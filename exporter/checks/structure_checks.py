@@ -90,13 +90,10 @@ def list_declared_domains(spec: ModelSpec) -> frozenset[str]:
 
 
 def explain_missing_kernel(context: CheckContext, device: Device) -> str:
-    """Return the operators without a kernel that explain a failed load.
+    """Return the operators without a kernel that explain a failed load, with a fix, or "".
 
     If the manifest has kernels for the runtime and they are wrong, the file or the kernels are at
     fault, and not this machine.
-
-    Returns:
-        A sentence with the operators and a fix, or "" if no kernel is missing.
     """
     try:
         operators = find_foreign_operators(read_model(context.path))

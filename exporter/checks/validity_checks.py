@@ -111,29 +111,19 @@ _MIN_SHARE = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutputPower:
-    """An output; all figures but `spread` are 0 if it has no floats."""
+    """The power of the comparison of one output."""
 
     name: str
-    is_real: bool
-    is_empty: bool = False
-    """True if a fixed size of 0 leaves nothing to compare."""
-    scale: float = 0.0
-    """The scale in the sample in which it is largest."""
-    limit: float = 0.0
-    """The allowed error in that sample, as a share of the scale."""
-    reason: str = ""
-    overflow: str = ""
-    """How PyTorch's dtype leaves its range."""
     spread: float | None
     """The change from the declared sample, as a share of the scale; None if unknown."""
-    declared_limit: float = 0.0
-    """The allowed error in the declared sample, as a share of its scale."""
-    outside: float = 0.0
-    """The share of elements that may have any value."""
-    changed: float = 1.0
-    """The share of elements that a wrong file would change by more than the allowed error."""
-    accepted: str = ""
-    """A wrong output that the comparator of the manifest accepts."""
+    problem: str = ""
+    """How a wrong output would pass."""
+    limit: float | None = None
+    """The allowed error as a share of the scale; None without a tolerance of floats."""
+    is_empty: bool = False
+    """Whether a fixed size of 0 leaves nothing to compare."""
+    is_zero: bool = False
+    """Whether it has no number but 0, without an overflow."""
 
 
 # A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of
@@ -153,18 +143,19 @@ def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
     count = len(context.spec.outputs)
     outputs = [_measure_output(context, index, device) for index in range(count)]
     # A constant of zeros is compared, too, if another output shows that the inputs matter.
-    others = [each for each in outputs if each.spread != 0 or each.scale or each.overflow]
-    problems = [problem for output in others or outputs if (problem := _find_problem(output))]
+    others = [each for each in outputs if each.spread != 0 or not each.is_zero]
+    problems = [output.problem for output in others or outputs if output.problem]
     full = [output for output in outputs if not output.is_empty]
     if not problems and all(output.spread == 0 for output in full):
         names = ", ".join(f"'{output.name}'" for output in full)
         same = f"inputs of another seed give the very same {names}"
         problems = [same if full else "no output has an element"]
-    real = [output for output in outputs if output.is_real]
-    spreads = [output.spread for output in real if output.spread is not None]
+    limits = [output.limit for output in outputs if output.limit is not None]
+    pairs = ((output.spread, output.limit) for output in outputs)
+    spreads = [spread for spread, limit in pairs if spread is not None and limit is not None]
     metrics: dict[str, int | float | str] = {"spread": min(spreads)} if spreads else {}
-    if real:
-        metrics["limit"] = max(output.limit for output in real)
+    if limits:
+        metrics["limit"] = max(limits)
     status, message = Status.PASS, ""
     if problems:
         status = Status.INCONCLUSIVE
@@ -178,31 +169,41 @@ def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
 def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:
     measured = OutputContext(context, index, device)
     output, spread = measured.output, context.reference.output_spread[index]
+    name, subject = output.name, f"output '{output.name}'"
     if output.compare is not None and not output.compare.rows:
         accepted = _find_accepted_output(measured)
-        return _OutputPower(name=output.name, is_real=False, spread=spread, accepted=accepted)
+        problem = f"the comparator of {subject} accepts {accepted}" if accepted else ""
+        return _OutputPower(name=name, spread=spread, problem=problem, is_zero=True)
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape
-        return _OutputPower(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
+        return _OutputPower(name=name, spread=spread, is_empty=is_empty, is_zero=True)
     samples = [sample for sample in context.reference.samples if sample.scales]
     # One sample with a large output is enough to reveal a wrong file.
     scale = max((sample.scales[index] for sample in samples), default=0.0)
     declared = (sample.scales[index] for sample in samples if sample.kind == "declared")
     declared_scale = next(declared, 0.0)
     limit = compute_limit(measured, scale)
+    share = limit.allowed_error(scale) / scale if scale else 0.0
     declared_limit = compute_limit(measured, declared_scale)
-    return _OutputPower(
-        name=output.name,
-        is_real=True,
-        scale=scale,
-        limit=limit.allowed_error(scale) / scale if scale else 0.0,
-        reason=limit.reason,
-        overflow=get_overflow(context.reference, index),
-        spread=spread,
-        declared_limit=declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0),
-        outside=limit.outside,
-        changed=_measure_changed_share(context, index, declared_limit) if limit.outside else 1.0,
-    )
+    declared_share = declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0)
+    changed = _measure_changed_share(context, index, declared_limit) if limit.outside else 1.0
+    overflow, problem = get_overflow(context.reference, index), ""
+    if not scale and (overflow or not spread):
+        problem = f"{subject} has no number but 0{f': {overflow}' if overflow else ''}"
+    elif share * _MIN_RATIO > 1:
+        problem = f"the allowed error of {subject} is {share:.1e} of its size ({limit.reason})"
+    elif limit.outside * _MIN_SHARE > changed:
+        problem = (
+            f"`outside = {limit.outside:g}` excludes {limit.outside:.0%} of the elements of "
+            f"{subject}, and a wrong file changes {changed:.0%} of them"
+        )
+    elif spread and spread < declared_share * _MIN_RATIO:
+        problem = (
+            f"{subject} changes by {spread:.1e} of its size, and the allowed error is "
+            f"{declared_share:.1e} of its size ({limit.reason})"
+        )
+    is_zero = not scale and not overflow
+    return _OutputPower(name=name, spread=spread, problem=problem, limit=share, is_zero=is_zero)
 
 
 def _find_accepted_output(output: OutputContext) -> str:
@@ -254,29 +255,3 @@ def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> f
     others = [other for other in others if other.shape == declared.shape]
     changed = [float(np.mean(np.abs(declared - other) > allowed)) for other in others]
     return min(float(np.mean(np.abs(declared) > allowed)), max(changed, default=1.0))
-
-
-def _find_problem(output: _OutputPower) -> str:
-    if output.accepted:
-        return f"the comparator of output '{output.name}' accepts {output.accepted}"
-    if not output.is_real:
-        return ""
-    if not output.scale and (output.overflow or not output.spread):
-        cause = f": {output.overflow}" if output.overflow else ""
-        return f"output '{output.name}' has no number but 0{cause}"
-    if output.limit * _MIN_RATIO > 1:
-        return (
-            f"the allowed error of output '{output.name}' is {output.limit:.1e} of its size "
-            f"({output.reason})"
-        )
-    if output.outside * _MIN_SHARE > output.changed:
-        return (
-            f"`outside = {output.outside:g}` excludes {output.outside:.0%} of the elements of "
-            f"output '{output.name}', and a wrong file changes {output.changed:.0%} of them"
-        )
-    if output.spread and output.spread < output.declared_limit * _MIN_RATIO:
-        return (
-            f"output '{output.name}' changes by {output.spread:.1e} of its size, and the allowed "
-            f"error is {output.declared_limit:.1e} of its size ({output.reason})"
-        )
-    return ""

@@ -165,12 +165,9 @@ def compare_by_function(function: Any, name: str, actual: Array, expected: Array
 def match_rows(costs: Array) -> Array:
     """Return for each row of PyTorch the row of the file that belongs to it.
 
-    Args:
-        costs: The error of each row of the file (first axis) for each row of PyTorch, as a
-            multiple of the bound.
+    As many pairs as possible are within the bound; of the others, the nearest.
 
-    Returns:
-        The largest possible number of pairs within the bound; of the others, the nearest.
+    `costs`: The error of each row of the file for each row of PyTorch, in multiples of the bound.
     """
     owners: dict[int, int] = {}
     candidates = [list(np.flatnonzero(row <= 1)[np.argsort(row[row <= 1])]) for row in costs]

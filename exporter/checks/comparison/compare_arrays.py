@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exporter.checks.comparison.tolerance import Limit
-from exporter.runtimes.session import Array, OnnxValue, list_items
+from exporter.runtimes.session import Array
 
 #: Below this share of the scale, an error relative to the element has no meaning.
 _SMALL = 1e-3
@@ -43,13 +43,10 @@ class Comparison:
 
 
 def measure_scale(array: Array) -> float:
-    """Return the largest finite magnitude, without mask values.
+    """Return the largest finite magnitude, without mask values; 0 if all finite numbers are 0.
 
     A mask adds -1e9 or the dtype's lowest number to logits of about 3. Relative to it, any logit
     would be correct. Mask values are 1,000 times larger than the rest, with no value in between.
-
-    Returns:
-        0 if all finite numbers are 0.
     """
     if array.dtype.kind == "f" and array.size:
         extreme = max(float(array.max()), -float(array.min()))
@@ -71,11 +68,9 @@ def compare_arrays(
 ) -> Comparison:
     """Compare an output of the file with PyTorch's.
 
-    Args:
-        actual: The output of the session.
-        expected: PyTorch's output in its own dtype; defines dtype, shape, NaN and Inf.
-        limit: The allowed error of a float; None if values must be equal.
-        target: The values that the limit refers to: `expected`, or the same output in float64.
+    `expected`: PyTorch's output in its own dtype; defines dtype, shape, NaN and Inf.
+    `limit`: The allowed error of a float; None if values must be equal.
+    `target`: The values that the limit refers to: `expected`, or the same output in float64.
     """
     if mismatch := find_mismatch(actual, expected):
         return mismatch
@@ -139,11 +134,7 @@ def find_nonfinite_mismatch(actual: Array, expected: Array) -> Comparison | None
 
 
 def compute_max_error(one: Array, other: Array) -> float:
-    """Return the largest difference of two float arrays of one shape, in float64.
-
-    Returns:
-        NaN if either array has a NaN, or both have the same infinity.
-    """
+    """Return the largest difference of two float arrays, in float64; NaN if it is none."""
     # In blocks that stay in the processor's cache.
     first, second = np.ravel(one), np.ravel(other)
     buffer = np.empty(min(_BLOCK, first.size))
@@ -181,28 +172,6 @@ def _pass_quickly(actual: Array, expected: Array, limit: Limit, target: Array) -
         details={"outside": 0.0},
         required=Limit(atol=pytorch_error),
     )
-
-
-def measure_error(actual: OnnxValue | None, expected: OnnxValue) -> float:
-    """Return the largest error as a share of the scale; infinite if the kinds differ."""
-    if actual is None or isinstance(actual, list) != isinstance(expected, list):
-        return math.inf
-    pairs = list(zip(list_items(actual), list_items(expected), strict=False))
-    if isinstance(actual, list) and len(actual) != len(expected):
-        return math.inf
-    return max((_measure_array_error(*pair) for pair in pairs), default=0.0)
-
-
-def _measure_array_error(actual: Array, expected: Array) -> float:
-    kinds = actual.dtype.kind + expected.dtype.kind
-    if set(kinds) & set("biuOSU"):
-        # An index that differs by one is wrong, even if it is large.
-        return 0.0 if np.array_equal(actual, expected) else math.inf
-    kind = np.complex128 if "c" in kinds else np.float64
-    one, other = actual.astype(kind), expected.astype(kind)
-    error = compare_arrays(one, other, Limit(atol=math.inf), other).max_abs
-    scale = np.abs(other[np.isfinite(other)]).max(initial=0.0)
-    return error / (float(scale) or 1.0)
 
 
 def report_mismatch(problem: str) -> Comparison:

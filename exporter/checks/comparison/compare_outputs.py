@@ -67,8 +67,7 @@ def find_compared_positions(
 ) -> Array | None:
     """Return True for the elements of an output that are compared.
 
-    Returns:
-        None if all elements are compared, or if the mask has other sizes than the output.
+    The result is None if all are, or if the mask has other sizes than the output.
     """
     output = spec.outputs[index]
     item = next((item for item in spec.inputs if item.name == output.masked_by), None)
@@ -122,10 +121,7 @@ def compare_small_slices(
 ) -> Comparison:
     """Return the comparison with the problem of the worst small slice, if there is one.
 
-    Args:
-        passed: The comparison of the whole output.
-        arrays: The outputs of the file, of PyTorch, and of PyTorch in float64.
-        limit: The bound of the whole output.
+    `arrays`: The outputs of the file, of PyTorch, and of PyTorch in float64.
     """
     expected = arrays[1]
     is_table = expected.dtype.kind == "f" and expected.ndim > 1 and expected.size
@@ -237,12 +233,9 @@ def split_float64_items(value: OnnxValue | None, count: int) -> list[Array | Non
 def choose_limit(
     expected: Array, wide: Array | None, output: OutputContext
 ) -> tuple[Limit | None, Array]:
-    """Return the limit of one tensor, and the values that it refers to.
+    """Return the limit of one tensor, None if values must be equal, and the values it refers to.
 
     `wide`: The same output in float64.
-
-    Returns:
-        No limit if values must be equal.
     """
     if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
         return None, expected

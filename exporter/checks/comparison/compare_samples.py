@@ -38,17 +38,6 @@ def list_alternatives(values: Sequence[OnnxValue], data: SampleData) -> Iterator
         yield replace(data, outputs=nearest, float64_outputs=without_float64)
 
 
-def order_ties(data: SampleData) -> SampleData | None:
-    """Return the sample with the lower index first among equal values, as ONNX selects.
-
-    Returns:
-        None if no operator of the model selects indices.
-    """
-    if not data.tied_outputs:
-        return None
-    return replace(data, outputs=data.tied_outputs, float64_outputs=(None,) * len(data.outputs))
-
-
 def _combine_rows(
     values: Sequence[OnnxValue], runs: Sequence[Sequence[OnnxValue]]
 ) -> tuple[Array, ...] | None:

@@ -147,10 +147,7 @@ def is_limit_measured(output: OutputContext) -> bool:
 def measure_uncertainty(output: OutputContext, scale: float) -> float:
     """Return the error up to which a wrong value and PyTorch's own error look the same.
 
-    `scale`: The largest finite magnitude of PyTorch's output.
-
-    Returns:
-        0 if PyTorch's error is a bound or unknown, or if the manifest has a bound.
+    It is 0 if PyTorch's error is a bound or unknown, or if the manifest has a bound.
     """
     bound, share = output.bound, output.large_noise
     if _is_fixed(bound) or bound.noise is not None or share is None:
@@ -165,10 +162,8 @@ def _is_fixed(bound: Bound) -> bool:
 def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) -> Limit:
     """Return the limit of one output in one sample.
 
-    Args:
-        output: The output.
-        scale: The largest finite magnitude of the target values.
-        exact: True if these values are float64's; otherwise nothing can be measured.
+    `scale`: The largest finite magnitude of the target values.
+    `exact`: Whether these values are float64's; otherwise nothing can be measured.
     """
     precision = PRECISIONS[output.output.dtype]
     bound, share = output.bound, output.noise
@@ -233,10 +228,7 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
 
 
 def compute_limit_without_float64(output: OutputContext, scale: float) -> Limit:
-    """Return the limit of one output in a sample without a float64 run; see the module.
-
-    `scale`: The largest finite magnitude of PyTorch's own output.
-    """
+    """Return the limit of one output in a sample without a float64 run; see the module."""
     limit = compute_limit(output, scale)
     return replace(
         limit,

@@ -14,7 +14,6 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.protocol import SampleData
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
@@ -24,7 +23,9 @@ from exporter.plugins.diagnosis.runtime_values import (
     FileGraph,
     GraphValues,
     RuntimeValues,
+    measure_error,
 )
+from exporter.plugins.weight_interface import move_weights_to_inputs
 from exporter.records.record import Divergence
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue
@@ -37,11 +38,7 @@ from exporter.worker.export.attempts import (
     list_routes,
 )
 from exporter.worker.export.convert import translate_program
-from exporter.worker.export.write_onnx import (
-    list_state_names,
-    move_weights_to_inputs,
-    write_artifact,
-)
+from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy
 from exporter.worker.process.failure import Failure, find_node_line
 from exporter.worker.process.setup import apply_state
@@ -156,8 +153,8 @@ def export_variant(
 
 
 def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
-    if context.spec.weights_are_inputs:
-        move_weights_to_inputs(graph, list_state_names(context.model))
+    if context.spec.weights_are_inputs and isinstance(context.model, torch.nn.Module):
+        move_weights_to_inputs(graph, context.model.state_dict())
     return write_artifact(graph, context.spec, context.opset, JobFolder(scratch), {})
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.protocol import CheckContext
 from exporter.core.device_name import DeviceName
 from exporter.core.text import join_names
@@ -34,7 +33,7 @@ from exporter.plugins.diagnosis.replay import (
     find_failing_sample,
     measure_distance,
 )
-from exporter.plugins.diagnosis.runtime_values import find_violation_in_file
+from exporter.plugins.diagnosis.runtime_values import find_violation_in_file, measure_error
 from exporter.records.record import Blame, Culprit, Divergence
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, Session, open_session
 from exporter.runtimes.session import OnnxValue

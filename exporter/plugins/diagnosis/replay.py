@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.comparison.compare_outputs import choose_limit, split_float64_items
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext, SampleData
 from exporter.checks.sample_checks import SAMPLE_KINDS
 from exporter.jobs import Sample
+from exporter.plugins.diagnosis.runtime_values import measure_error
 from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
@@ -11,6 +12,8 @@ from typing import Protocol
 import numpy as np
 import onnx
 
+from exporter.checks.comparison.compare_arrays import compare_arrays
+from exporter.checks.comparison.tolerance import Limit
 from exporter.runtimes import LoadFailure, RunFailure, Session
 from exporter.runtimes.session import Array, OnnxValue, list_items
 
@@ -241,3 +244,25 @@ def _list_documented(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, li
         text = item.description
         texts = [] if _FREE in text or "shape" not in text.lower() else _SHAPE.findall(text)
         yield item.name, [tuple(size.strip() for size in each.split(",")) for each in texts]
+
+
+def measure_error(actual: OnnxValue | None, expected: OnnxValue) -> float:
+    """Return the largest error as a share of the scale; infinite if the kinds differ."""
+    if actual is None or isinstance(actual, list) != isinstance(expected, list):
+        return math.inf
+    pairs = list(zip(list_items(actual), list_items(expected), strict=False))
+    if isinstance(actual, list) and len(actual) != len(expected):
+        return math.inf
+    return max((_measure_array_error(*pair) for pair in pairs), default=0.0)
+
+
+def _measure_array_error(actual: Array, expected: Array) -> float:
+    kinds = actual.dtype.kind + expected.dtype.kind
+    if set(kinds) & set("biuOSU"):
+        # An index that differs by one is wrong, even if it is large.
+        return 0.0 if np.array_equal(actual, expected) else math.inf
+    kind = np.complex128 if "c" in kinds else np.float64
+    one, other = actual.astype(kind), expected.astype(kind)
+    error = compare_arrays(one, other, Limit(atol=math.inf), other).max_abs
+    scale = np.abs(other[np.isfinite(other)]).max(initial=0.0)
+    return error / (float(scale) or 1.0)

@@ -10,7 +10,6 @@ import onnx
 import pytest
 from onnx import helper, parser
 
-from exporter.checks.comparison.compare_arrays import Array, measure_error
 from exporter.manifest import Device
 from exporter.plugins.diagnosis.divergence import DivergenceSearch
 from exporter.plugins.diagnosis.runtime_values import (
@@ -18,8 +17,10 @@ from exporter.plugins.diagnosis.runtime_values import (
     FileGraph,
     find_violation,
     find_violation_in_file,
+    measure_error,
 )
 from exporter.runtimes import Session, open_session
+from exporter.runtimes.session import Array
 
 
 class Values:
