@@ -29,8 +29,8 @@ from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, Manifest
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import locate_environments
+from exporter.plugins.kernels import load_kernels
 from exporter.records.record import CellId, Record, Status
-from exporter.runtimes import load_kernels
 from exporter.runtimes.graph_walk import find_needed_names, index_functions
 
 #: The time limit of a mutant: this multiple of the original's time, and these seconds more.

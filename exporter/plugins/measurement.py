@@ -26,6 +26,7 @@ from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.plugins.generation import GeneratorPart
+from exporter.plugins.kernels import load_kernels
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import (
     Latency,
@@ -39,7 +40,6 @@ from exporter.records.record import (
 from exporter.runtimes import (
     RuntimeProcessEnd,
     Session,
-    load_kernels,
     measure_file_load,
     open_session,
 )

@@ -14,7 +14,6 @@ from exporter.runtimes.drivers.driver import Placement
 from exporter.runtimes.runtime_registry import import_driver, measure_file_load, open_session
 from exporter.runtimes.session import (
     NO_KERNELS,
-    InvalidKernel,
     Kernels,
     LoadFailure,
     ProviderMissing,
@@ -22,13 +21,11 @@ from exporter.runtimes.session import (
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
-    load_kernels,
     start_runtime_processes,
 )
 
 __all__ = [
     "NO_KERNELS",
-    "InvalidKernel",
     "Kernels",
     "LoadFailure",
     "Placement",
@@ -38,7 +35,6 @@ __all__ = [
     "RuntimeUnavailable",
     "Session",
     "import_driver",
-    "load_kernels",
     "measure_file_load",
     "open_session",
     "start_runtime_processes",

@@ -36,24 +36,17 @@ from exporter.worker.export.attempts import (
 )
 from exporter.worker.export.convert import collect_converter_warnings
 from exporter.worker.export.file_samples import add_file_samples
-from exporter.worker.export.graph_names import (
-    describe_named_weights,
-    rename_weights,
-    resolve_weight_names,
-)
+from exporter.worker.export.graph_names import rename_weights
 from exporter.worker.export.write_onnx import (
     copy_artifact,
-    find_read_storages,
-    move_weights_to_inputs,
     rename_exporter_reports,
-    store_weights,
     write_artifact,
 )
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs, resolve_file_sizes
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.job_output import JobOutput
-from exporter.worker.model.call_objects import load_custom_ops, wrap_with_call_objects
+from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
 from exporter.worker.process.failure import Failure, report_invalid_entry
@@ -76,8 +69,11 @@ from exporter.worker.verify.run_checks import (
 )
 
 # The fork server loads them with this module, before it forks workers.
-diagnosis, inputs_from, measurement, passes, review, rollout = map(
-    import_plugin, ("diagnosis", "inputs_from", "measure", "passes", "review", "rollout")
+custom_ops, data_files, diagnosis, inputs_from = map(
+    import_plugin, ("custom_ops", "files", "diagnosis", "inputs_from")
+)
+measurement, passes, review, rollout, weight_interface = map(
+    import_plugin, ("measure", "passes", "review", "rollout", "parameters")
 )
 
 
@@ -298,7 +294,7 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
     try:
         with times.measure(Stage.SOURCE):
             model, loaded = _load_model(output)
-            names = resolve_weight_names(model, output.spec)
+            names = weight_interface.resolve_weight_names(model, output.spec)
         with times.measure(REFERENCE):
             job = _compute_reference(output, model, names, loaded, cache, times)
     except Failure as failure:
@@ -328,13 +324,13 @@ def _list_steps(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> list[Step]:
 
 def _load_model(output: JobOutput) -> tuple[Model, LoadedModel]:
     root = output.root
-    spec = resolve_file_sizes(inputs_from.resolve_inputs_from(output.spec, root), root)
+    spec = data_files.resolve_file_sizes(inputs_from.resolve_inputs_from(output.spec, root), root)
     if spec != output.spec:
         write_json(output.folder.contract, spec)
     loaded = load_model_twice(spec, root)
     require_matching_inputs(loaded.model, spec)
     model = wrap_with_call_objects(loaded.model, spec, root)
-    output.spec, output.custom = spec, load_custom_ops(spec, root)
+    output.spec, output.custom = spec, custom_ops.load_custom_ops(spec, root)
     return model, loaded
 
 
@@ -349,9 +345,7 @@ def _compute_reference(
     spec, root, folder = output.spec, output.root, output.folder
     reference = compute_reference(model, spec, root, folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
-    storages = find_read_storages(model, spec, inputs, names)
-    weights = describe_named_weights(model, names, storages)
-    weight_inputs = store_weights(model, spec, storages, names, folder)
+    weights, weight_inputs = weight_interface.describe_weights(model, spec, inputs, names, folder)
     update = {
         "weights": weights,
         "weight_inputs": weight_inputs,
@@ -458,5 +452,5 @@ def _write_file(job: PreparedJob, opset: int, exported: ExportedGraph) -> None:
     rename_weights(exported.graph, job.names)
     spec = output.spec.resolve_cell(opset)
     if spec.weights_are_inputs:
-        move_weights_to_inputs(exported.graph, job.weight_inputs)
+        weight_interface.move_weights_to_inputs(exported.graph, job.weight_inputs)
     write_artifact(exported.graph, spec, opset, output.folder, provenance)

@@ -24,6 +24,7 @@ from exporter.core.text import join_lines, join_names, pluralize
 from exporter.jobs import Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.manifest.syntax.table import list_functions
+from exporter.plugins.kernels import load_kernels
 from exporter.plugins.publish.child import DamagedFolder, open_samples, prove_folder
 from exporter.plugins.publish.published_folder import (
     GENAI_CONFIG,
@@ -41,7 +42,7 @@ from exporter.plugins.verify.client import (
     hash_settings,
 )
 from exporter.records.record import CellId, CheckResult, Record, Status
-from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
+from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable
 from exporter.runtimes.graph_walk import normalize_domain
 
 _GENAI = "onnxruntime_genai"

@@ -72,10 +72,8 @@ class Placement(NamedTuple):
 class DriverFailure(Exception):
     """A failure of a runtime.
 
-    Args:
-        kind: `missing`, `unavailable`, `load` or `run`; see the exceptions of `session.py`.
-        problem: The description in this tool's words.
-        message: The message of the runtime, of any form.
+    `kind`: `missing`, `unavailable`, `load` or `run`; see the exceptions of `session.py`.
+    `problem`: The description in this tool's words; `message`: that of the runtime, of any form.
     """
 
     def __init__(self, kind: str, problem: str = "", message: str = "") -> None:
@@ -127,11 +125,7 @@ def to_bits(value: Value) -> Value:
 
 
 def from_bits(value: Value) -> Value:
-    """Return the value with arrays of `ml_dtypes` instead of `Bits`.
-
-    Raises:
-        TypeError: If this process has no such dtype.
-    """
+    """Return the value with arrays of `ml_dtypes` instead of `Bits`."""
     if isinstance(value, list):
         return [from_bits(item) for item in value]
     if not isinstance(value, Bits):

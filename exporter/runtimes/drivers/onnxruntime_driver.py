@@ -52,11 +52,7 @@ class OnnxRuntimeDriver(Driver):
     """A file loaded by ONNX Runtime."""
 
     def __init__(self, request: FileRequest) -> None:
-        """Load the file.
-
-        Raises:
-            DriverFailure: if the provider does not start or ONNX Runtime does not load the file.
-        """
+        """Load the file, or raise the failure of the provider or of the load."""
         providers = list(request.providers) or [_CPU]
         self._requested = providers[0]
         if request.provider_library:

@@ -39,11 +39,7 @@ class OpenVinoDriver(Driver):
     """A file compiled by OpenVINO."""
 
     def __init__(self, request: FileRequest) -> None:
-        """Read and compile the file; external data is read from its folder.
-
-        Raises:
-            DriverFailure: if this machine lacks the device, or OpenVINO does not load the file.
-        """
+        """Read and compile the file; external data is read from its folder."""
         self._requested = request.device or _CPU
         core = _load_core()
         _require_device(core, self._requested)

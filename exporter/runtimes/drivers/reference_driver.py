@@ -25,11 +25,7 @@ class ReferenceDriver(Driver):
     """A file loaded by onnx.reference."""
 
     def __init__(self, request: FileRequest) -> None:
-        """Load the file with its external data.
-
-        Raises:
-            DriverFailure: if it cannot be read, or contains an operator without implementation.
-        """
+        """Load the file with its external data."""
         operators: list[Any] = list(request.operators)
         try:
             if operators:

@@ -24,11 +24,7 @@ class TractDriver(Driver):
     """A file loaded and optimized by tract. It reports nodes instead of the names of outputs."""
 
     def __init__(self, request: FileRequest) -> None:
-        """Load the file with its external data.
-
-        Raises:
-            DriverFailure: if tract does not load the file.
-        """
+        """Load the file with its external data."""
         try:
             model: Any = tract.onnx().load(request.path)
             self._inputs = [model.input_name(index) for index in range(model.input_count())]

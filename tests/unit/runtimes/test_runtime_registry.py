@@ -16,6 +16,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.drivers.onnxruntime_driver as ours
 from exporter.manifest import Device
+from exporter.plugins.diagnosis.missing_kernel import describe_missing_kernel
 from exporter.runtimes import (
     LoadFailure,
     Placement,
@@ -25,7 +26,7 @@ from exporter.runtimes import (
     open_session,
 )
 from exporter.runtimes.drivers.driver import name_module
-from exporter.runtimes.runtime_registry import DriverSession, describe_missing_kernel
+from exporter.runtimes.runtime_registry import DriverSession
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
