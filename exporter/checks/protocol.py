@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import onnx
@@ -71,8 +70,7 @@ class SampleData:
 class SampleCache:
     """Samples in memory, because each opset and device reads the same ones.
 
-    Args:
-        limit: Bytes in memory; samples beyond it are read from disk each time.
+    `limit`: Bytes in memory; samples beyond it are read from disk each time.
     """
 
     def __init__(self, limit: int = 1 << 28) -> None:
@@ -101,14 +99,8 @@ def write_sample(
 ) -> None:
     """Write one sample; equal arrays give equal bytes.
 
-    Args:
-        folder: Created if it is missing.
-        inputs: In the order of the contract; None for an omitted optional one.
-        outputs: In the order of the contract; empty if PyTorch fails on these inputs.
-        float64_outputs: The outputs computed in float64, all or none.
-
-    Raises:
-        ValueError: if the counts of `outputs` and `float64_outputs` differ.
+    All arrays have the order of the contract. An omitted input is None. There are no outputs if
+    PyTorch fails on these inputs, and all or none in float64.
     """
     if len(float64_outputs) not in (0, len(outputs)):
         raise ValueError(f"{len(outputs)} outputs, but {len(float64_outputs)} in float64")
@@ -157,11 +149,7 @@ def _write_values(folder: Path, kind: str, values: Sequence[OnnxValue | None]) -
 
 
 def hash_sample(folder: Path) -> str:
-    """Return the SHA-256 of the names and bytes of a sample's files, in hex.
-
-    Raises:
-        OSError: if a file cannot be read.
-    """
+    """Return the SHA-256 of the names and bytes of a sample's files, in hex."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0")
@@ -257,16 +245,6 @@ def _report_damage(path: Path) -> Iterator[None]:
         raise DamagedSample(f"{path.parent.name}/{path.name} cannot be read: {kind}") from error
 
 
-# The inputs of such a file are the declared ones, and then every weight that the model reads. The
-# weights have their names and the order of `state_dict`. None of them has a value in the file.
-def write_weight(folder: JobFolder, index: int, name: str, array: Array) -> None:
-    """Write one weight; `index` is its position in the `state_dict`."""
-    path = folder.weight(index)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tensor = numpy_helper.from_array(np.asarray(array), name)
-    path.write_bytes(tensor.SerializeToString(deterministic=True))
-
-
 def read_weight_inputs(
     path: Path, folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
 ) -> Mapping[str, Array]:
@@ -359,11 +337,7 @@ class CheckContext:
         return self.file or self.folder.model(self.opset)
 
     def read(self, sample: Sample) -> SampleData:
-        """Return PyTorch's inputs and outputs, and the weights if they are inputs.
-
-        Raises:
-            DamagedSample: if the stored sample cannot be read.
-        """
+        """Return PyTorch's values, and the weights if they are inputs; see `read_sample`."""
         data = self.samples.read(self.folder.sample(sample.index), self.spec)
         if not self.spec.weights_are_inputs:
             return data

@@ -108,15 +108,14 @@ def _run_step(
     index: int,
 ) -> tuple[Outputs, Outputs | None]:
     """Return the outputs of a step, and those in float64, which have inputs of their own."""
-    buffers = BufferSnapshot(models[0])
     try:
-        outputs = run_model(models[0], spec, inputs[0])
+        with BufferSnapshot(models[0]):
+            outputs = run_model(models[0], spec, inputs[0])
     except Failure as failure:
         fix = "correct `feeds`, or the sizes that the model accepts"
         message = f"rollout: PyTorch fails at step {index + 1}: {failure.message}; {fix}"
         status = Status.FAIL if index else Status.ERROR
         raise Failure(Stage.SOURCE, format_message(message), status=status) from failure
-    buffers.restore()
     return outputs, run_in_float64(models[1], spec, inputs[1])
 
 

@@ -96,11 +96,9 @@ _MAX_GENERATIONS = 1000
 
 
 class ForkServer:
-    """The server loop: forks workers on request and reports their exits.
+    """The server loop: forks workers, or runs of a script, and reports their exits.
 
-    Args:
-        script: A script to run instead of the worker, or "".
-        secret: The first bytes of each event.
+    `secret`: The first bytes of each event.
     """
 
     def __init__(self, script: str, secret: bytearray) -> None:

@@ -21,6 +21,8 @@ HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
 #: Plugins that are steps of a worker or checks.
 HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review", "rollout"}
 HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
+HEAVY_PACKAGES |= {"custom_ops", "data_files", "kernels", "quantization_steps"}
+HEAVY_PACKAGES |= {"weight_files", "weight_interface"}
 
 
 def packages() -> list[Path]:

@@ -20,6 +20,7 @@ from exporter.checks.protocol import (
     SelectionData,
     hash_sample,
     read_sample,
+    write_float64_outputs,
     write_rounded_outputs,
     write_ties,
 )
@@ -47,15 +48,16 @@ from exporter.worker.reference.eager_run import (
     to_value,
 )
 from exporter.worker.reference.noise import (
-    add_noise,
+    NoiseMeasurement,
     compute_noise,
     compute_scale,
+    describe_overflow,
     is_repeatable,
     is_rounding,
-    measure_all_samples,
+    merge_noise,
     read_call,
 )
-from exporter.worker.reference.operator_calls import create_mode, record_operators
+from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.torch_private.internals import read_schema
 
 #: Elements of the largest tensor whose selections are recorded: 32 MB of float64.
@@ -245,14 +247,11 @@ class _Reviewer:
 
     def run(self, inputs: Tensors, context: AbstractContextManager[object]) -> Outputs | None:
         """Return PyTorch's outputs inside a context; None if the model does not run there."""
-        buffers = BufferSnapshot(self.model)
         try:
-            with context:
+            with BufferSnapshot(self.model), context:
                 return run_model(self.model, self.spec, inputs)
         except Failure:
             return None
-        finally:
-            buffers.restore()
 
     def are_near(
         self,
@@ -317,6 +316,48 @@ def review_reference(
     return reference.model_copy(update={"is_reviewed": True})
 
 
+def measure_all_samples(
+    model: Model, spec: ModelSpec, folder: JobFolder, reference: Reference
+) -> Reference:
+    """Return the reference with float64 outputs and their noise for every sample that runs."""
+    float64_model, reason = build_float64_model(model)
+    pairs: list[tuple[Outputs, Outputs | None]] = []
+    samples: list[Sample] = []
+    usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
+    for sample in reference.samples:
+        if sample.error or sample.factor != 1.0 or sample.kind == "masked":
+            samples.append(sample)
+            continue
+        path = folder.sample(sample.index)
+        inputs, outputs = read_call(path, spec)
+        exact = run_in_float64(float64_model, spec, inputs)
+        write_float64_outputs(path, [to_value(output) for output in exact or ()])
+        hidden = hide_masked_values(spec, inputs, exact) if exact is not None else None
+        pairs.append((hide_masked_values(spec, inputs, outputs), hidden))
+        noise = compute_noise(pairs[-1:], () if sample.scales else usual)
+        measured = _add_noise(sample, reference, noise)
+        samples.append(measured.model_copy(update={"exact": True, "sha256": hash_sample(path)}))
+    return reference.model_copy(
+        update={
+            "samples": tuple(samples),
+            "overflow": describe_overflow(pairs),
+            "float64": reason or reference.float64,
+        }
+    )
+
+
+def _add_noise(sample: Sample, reference: Reference, measured: NoiseMeasurement) -> Sample:
+    """Return the sample with its own noise, if it is larger than the usual one."""
+    nothing = (None,) * len(reference.noise)
+    known = NoiseMeasurement(
+        shares=sample.noise or reference.noise,
+        large=sample.large_noise or reference.large_noise or nothing,
+        scales=measured.scales,
+    )
+    noise = merge_noise(known, measured)
+    return sample.model_copy(update={"noise": noise.shares, "large_noise": noise.large})
+
+
 def _omit_unstable_samples(
     reviewer: _Reviewer, reference: Reference, names: AbstractSet[str]
 ) -> Reference:
@@ -360,7 +401,7 @@ def _omit_unstable_samples(
                     if each is not None
                 ]
                 noise = compute_noise(pairs, usual)
-                samples[sample.index] = add_noise(sample, reference, noise)
+                samples[sample.index] = _add_noise(sample, reference, noise)
                 # A normalization that enlarges rounding so much shows nothing about the file.
                 columns = zip(noise.shares, noise.scales, usual, strict=False)
                 if any(
@@ -374,8 +415,13 @@ def _omit_unstable_samples(
 def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:
     """Return the operators of a run on the declared inputs."""
     _, inputs = next(reviewer.list_samples(reference))
-    with record_operators() as names:
-        reviewer.run(inputs, nullcontext())
+    names: set[str] = set()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        names.add(str(read_schema(func).name))
+        return func(*args, **kwargs)
+
+    reviewer.run(inputs, create_mode(record))
     return names
 
 
@@ -398,7 +444,7 @@ def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
             # A large one is no rounding.
             shares = tuple(_allow_luck(share or 0.0, usual or 0.0) for share, usual in pairs)
             measured = replace(measured, shares=shares, large=(None,) * len(shares))
-            samples[sample.index] = add_noise(samples[sample.index], reference, measured)
+            samples[sample.index] = _add_noise(samples[sample.index], reference, measured)
     has_plain_noise = any(
         (share or 0.0) > _PLAIN_FACTOR * (usual or 0.0)
         for sample in reference.samples

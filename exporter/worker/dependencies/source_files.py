@@ -123,10 +123,7 @@ def classify_path(path: str, root: str) -> Group:
 
 @cache
 def _find_group(path: str) -> tuple[str, Group]:
-    """Return the innermost listed folder without those of a project, and its group.
-
-    The result is cached, because each cell needs it for thousands of modules.
-    """
+    """Return the innermost listed folder without those of a project, and its group."""
     groups = _list_groups()
     while path and path not in groups:
         path = path.rpartition("/")[0]
@@ -346,10 +343,7 @@ def is_model_code(file: str, root: Path) -> bool:
 
 @cache
 def _is_foreign(file: str, root: str) -> bool:
-    """Return True for a file of a package, of this tool or of the system, and its links.
-
-    The result is cached, because each cell needs it for thousands of files.
-    """
+    """Return True for a file of a package, of this tool or of the system, and its links."""
     resolved = resolve_path(file)
     paths = (resolved.path, *resolved.links)
     return all(classify_path(path, root) is Group.FOREIGN for path in paths)
@@ -447,9 +441,7 @@ class _Collector:
         """Return the real path and its group, after its links were added.
 
         A path inside an archive, `library.zip/package/net.py`, becomes that of the archive.
-
-        Returns:
-            None for files of the job, of packages, of this tool and of the system.
+        Files of the job, of packages, of this tool and of the system give None.
         """
         resolved = resolve_path(path)
         for link in resolved.links:

@@ -47,13 +47,10 @@ from exporter.worker.torch_private.graph_operators import Decompositions
 def capture_program(
     model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool, draft: bool = False
 ) -> Any:
-    """Capture the model with all dynamic axes of the contract.
+    """Return the exported program before decomposition, with all dynamic axes of the contract.
 
     `strict`: Whether dynamo reads the bytecode of the model.
     `draft`: Whether conditions that nothing proves become those of the example.
-
-    Returns:
-        The exported program before decomposition.
 
     Raises:
         Failure: At stage `capture`, with the message of torch.
@@ -248,15 +245,15 @@ class ExportedGraph(ExportedFile):
     graph: ir.Model
 
 
+@dataclass(frozen=True, slots=True)
 class Captures:
     """The captured programs of a model: each is captured when an opset needs it first."""
 
-    def __init__(self, model: Model, spec: ModelSpec, inputs: Tensors, root: Path = Path()) -> None:
-        self._root = root
-        self._model = model
-        self._spec = spec
-        self._inputs = inputs
-        self._captured: dict[tuple[str, str], CapturedProgram | Failure] = {}
+    model: Model
+    spec: ModelSpec
+    inputs: Tensors
+    root: Path = Path()
+    _captured: dict[tuple[str, str], CapturedProgram | Failure] = field(default_factory=dict)
 
     def capture(self, route: Route) -> CapturedProgram:
         """Return the program of a route.
@@ -266,19 +263,19 @@ class Captures:
         """
         key = (route.capture, route.state)
         if key not in self._captured:
-            state = ModelSnapshot(self._model)
+            state = ModelSnapshot(self.model)
             try:
                 program = capture_program(
-                    self._model,
-                    apply_route(self._spec, route),
-                    self._inputs,
+                    self.model,
+                    apply_route(self.spec, route),
+                    self.inputs,
                     strict=route.capture == "strict",
                     draft=route.capture == "draft",
                 )
             except Failure as failure:
                 self._captured[key] = failure
             else:
-                obstacles = list_obstacles(program, self._root) if route.capture == "draft" else ()
+                obstacles = list_obstacles(program, self.root) if route.capture == "draft" else ()
                 notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
                 self._captured[key] = CapturedProgram(program, Decompositions(), notes)
             finally:
@@ -290,10 +287,7 @@ class Captures:
 
 
 def list_routes(spec: ModelSpec, route: Route, model: Model) -> tuple[Route, ...]:
-    """Return the routes to try, in their order.
-
-    `model`: The model. A program that is captured already cannot be captured again.
-    """
+    """Return the routes to try, in their order; a captured program cannot be captured again."""
     routes = [
         route.model_copy(update={"state": state})
         for state in ("inference", "plain")
@@ -305,23 +299,16 @@ def list_routes(spec: ModelSpec, route: Route, model: Model) -> tuple[Route, ...
 
 
 def require_capture(captures: Captures, routes: Sequence[Route]) -> CapturedProgram:
-    """Return the program of the first route that captures the model.
-
-    Raises:
-        Failure: The first failure with all attempts, if no route works.
-    """
+    """Return the program of the first route that captures the model; see `_try_routes`."""
     return _try_routes(routes, captures.capture)[0]
 
 
 def export_program(
     context: ExportContext, routes: Sequence[Route], captures: Captures, artifacts: Path
 ) -> ExportedGraph:
-    """Capture and convert a model by the first route that works.
+    """Capture and convert a model by the first route that works; see `_try_routes`.
 
     `artifacts`: The folder for reports that the options request.
-
-    Raises:
-        Failure: The first failure with all attempts, if no route works.
     """
 
     def export(route: Route) -> ExportedGraph:
@@ -347,12 +334,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     """Trace or script a model by the first route that works, or export a part of a generator.
 
     The graph refers to the buffers of the model, so the caller restores them after it wrote the
-    file.
-
-    `scratch`: The path of a temporary file; its folder may receive external data.
-
-    Raises:
-        Failure: The first failure with all attempts, if no route works.
+    file. The temporary file `scratch` may have external data in its folder; see `_try_routes`.
     """
     if context.spec.generate is not None:
         convert = import_plugin("generate").convert_part
@@ -405,8 +387,7 @@ def _try_routes(
 ) -> tuple[_Result, tuple[Attempt, ...]]:
     """Return the result of the first route that works, and the failed attempts before it.
 
-    `may_skip_optimizer`: Whether a route is tried again without the graph optimizer if the
-    optimizer fails.
+    `may_skip_optimizer`: Whether a failed graph optimizer is left out in one more attempt.
 
     Raises:
         Failure: The first failure with all attempts, if no route works.

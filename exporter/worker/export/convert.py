@@ -46,14 +46,7 @@ speedups = import_plugin("speedups")
 
 @contextmanager
 def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
-    """Collect the tracer's warnings while the context is active, each once with its count.
-
-    Args:
-        root: The project's root, which is the working folder of the worker.
-
-    Yields:
-        The notes; complete at the end of the context.
-    """
+    """Collect the tracer's warnings as notes, each once with its count, until the context ends."""
     notes: list[str] = []
     counts: Counter[str] = Counter()
 
@@ -211,12 +204,9 @@ def convert_program(
     decompositions: Decompositions,
     custom: CustomOps = NO_CUSTOM_OPS,
 ) -> ir.Model:
-    """Convert a captured program by the public dynamo exporter.
+    """Convert a captured program by the public dynamo exporter, or raise a failure of `convert`.
 
     `artifacts`: The folder for reports that the options request.
-
-    Raises:
-        Failure: At stage `convert`.
     """
     converted = translate_program(program, spec, opset, artifacts, decompositions, custom)
     model: ir.Model = converted.model
@@ -273,13 +263,8 @@ def convert_module(
 ) -> tuple[ir.Model, tuple[str, ...]]:
     """Trace or script a module and convert it by the TorchScript exporter.
 
-    `scratch`: The path of a temporary file; its folder may receive external data.
-
-    Returns:
-        The graph, and notes about warnings of the tracer and unknown shapes.
-
-    Raises:
-        Failure: At stage `convert`.
+    The result has the graph, and notes about warnings of the tracer and unknown shapes. The
+    temporary file `scratch` may have external data in its folder.
     """
     _require_supported(model, spec)
     wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_script_parts(model))

@@ -140,15 +140,14 @@ def _compute_as_file(
 
     buffers = BufferSnapshot(context.model)
     try:
-        with create_mode(run):
+        with buffers, create_mode(run):
             outputs = run_model(context.model, context.spec, inputs)
-        buffers.restore()
-        expected = run_model(context.model, context.spec, inputs) if is_reached else outputs
-        return is_called, _differ(expected, outputs)
+        if not is_reached:
+            return is_called, False
+        with buffers:
+            return is_called, _differ(run_model(context.model, context.spec, inputs), outputs)
     except (Failure, RuntimeError, TypeError):  # an overload with other arguments
         return is_called, False
-    finally:
-        buffers.restore()
 
 
 #: Numbers that get multiples, and numbers that other special values contain.
@@ -179,14 +178,11 @@ def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tupl
             numbers.update(dict.fromkeys(abs(float(each)) for each in (*others, *scalars)))
         return returned
 
-    buffers = BufferSnapshot(context.model)
     try:
-        with create_mode(run):
+        with BufferSnapshot(context.model), create_mode(run):
             run_model(context.model, context.spec, inputs)
     except Failure:
         return ()
-    finally:
-        buffers.restore()
     # A smaller number is no step or threshold of such inputs, but prevents a division by 0.
     possible = (each for each in numbers if _SMALLEST_SHARE * largest <= each <= largest)
     usable = (each for each in possible if each not in _USUAL_NUMBERS)
@@ -360,11 +356,11 @@ def _follow(context: ExportContext, chosen: InputSet | Mapping[str, int]) -> _Pa
     if not isinstance(chosen, InputSet):
         chosen = create_size_set(context.spec, chosen)
     inputs = draw_inputs(context.spec, chosen, context.root)
-    buffers = BufferSnapshot(context.model)
-    previous = sys.gettrace()
+    buffers, previous = BufferSnapshot(context.model), sys.gettrace()
     sys.settrace(path.enter)
     try:
-        outputs = run_model(context.model, context.spec, inputs)
+        with buffers:
+            outputs = run_model(context.model, context.spec, inputs)
     except Failure:
         path.has_failed = True
     else:
@@ -372,16 +368,7 @@ def _follow(context: ExportContext, chosen: InputSet | Mapping[str, int]) -> _Pa
         path.order = hash((path.order, *(tuple(leaf.shape) for leaf in leaves)))
     finally:
         sys.settrace(previous)
-        buffers.restore()
     return path
-
-
-@dataclass(slots=True)
-class _Choice:
-    """The samples of a group, and the promises that no sample proves."""
-
-    sets: list[InputSet] = field(default_factory=list)
-    unproved: list[str] = field(default_factory=list)
 
 
 def add_file_samples(
@@ -410,10 +397,10 @@ def add_file_samples(
         if group in (SWEEP, LONG_SWEEP):
             limits = (LAST_SIZE, _count_weights(context)) if group == SWEEP else ()
             used = [sample.axes for sample in known]
-            choice = _Choice(list(list_sweep(spec, used, *limits)))
+            sets, unproved = list(list_sweep(spec, used, *limits)), list[str]()
         else:
-            choice = _choose_capture_sets(context, known, exported, operators)
-        names = {chosen.name for chosen in choice.sets}
+            sets, unproved = _choose_capture_sets(context, known, exported, operators)
+        names = {chosen.name for chosen in sets}
         others = {sample.name for sample in reference.samples if sample.captures}
         samples = [
             sample.model_copy(update={"captures": (*sample.captures, group)})
@@ -421,7 +408,7 @@ def add_file_samples(
             else sample
             for sample in reference.samples
         ]
-        missing = [chosen for chosen in choice.sets if chosen.name not in others]
+        missing = [chosen for chosen in sets if chosen.name not in others]
         added = run_further_sets(context.model, spec, root, folder, missing, reference)
         samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
         is_complete = len(samples) == len(reference.samples)
@@ -429,7 +416,7 @@ def add_file_samples(
             update={
                 "samples": tuple(samples),
                 "captures": (*reference.captures, group),
-                "unproved": reference.unproved | {group: tuple(choice.unproved)},
+                "unproved": reference.unproved | {group: tuple(unproved)},
                 "is_reviewed": reference.is_reviewed and is_complete,
             }
         )
@@ -442,41 +429,40 @@ def _choose_capture_sets(
     known: Sequence[Sample],
     exported: ExportedFile,
     operators: Collection[str],
-) -> _Choice:
-    spec = context.spec
-    choice = _Choice()
+) -> tuple[list[InputSet], list[str]]:
+    """Return the sets of a capture or trace, and the promises that no sample proves."""
+    spec, captured = context.spec, exported.captured
+    sets: list[InputSet] = []
+    unproved: list[str] = []
     if spec.inputs_from is None or spec.inputs_from.takes_sizes:
         used = [sample.axes for sample in known]
         warnings = [note for note in exported.notes if note.startswith(TRACER_PREFIX)]
         is_warned = bool(warnings)
         sizes: tuple[dict[str, int], ...] = ()
-        if exported.captured is not None:
-            captured = read_conditions(exported.captured.program, spec)
-            sizes, unproved = choose_breaking_sizes(captured, spec, used)
-            choice.unproved += unproved
+        if captured is not None:
+            conditions = read_conditions(captured.program, spec)
+            sizes, texts = choose_breaking_sizes(conditions, spec, used)
+            unproved += texts
             # The program has one of many values, such as `int(n**0.5) == 2`.
-            is_warned = any(" == " in each.text for each in captured.conditions)
+            is_warned = any(" == " in each.text for each in conditions.conditions)
         first = _follow(context, used[0])
         if is_warned or first.has_branch:
-            further, unproved = choose_branch_sizes(
+            further, texts = choose_branch_sizes(
                 context, (*used, *sizes), first, is_warned=is_warned
             )
             sizes += further
-            choice.unproved += unproved
-        if first.has_branch and (exported.captured is None or exported.captured.notes):
+            unproved += texts
+        if first.has_branch and (captured is None or captured.notes):
             is_boolean = any(TRACED_BRANCH in note for note in warnings)
-            draws, unproved = choose_branch_draws(context, used, is_warned=is_boolean)
-            choice.sets += draws
-            choice.unproved += unproved
-        choice.sets += [create_size_set(spec, each) for each in sizes]
+            draws, texts = choose_branch_draws(context, used, is_warned=is_boolean)
+            sets += draws
+            unproved += texts
+        sets += [create_size_set(spec, each) for each in sizes]
     # A branch or loop of the graph accepts no dispatch mode, such as `torch.cond`.
-    program = exported.captured.program if exported.captured is not None else None
-    has_graphs = program is not None and any(program.graph_module.children())
+    has_graphs = captured is not None and any(captured.program.graph_module.children())
     if spec.inputs_from is None and not has_graphs:
         smallest = min(known, key=lambda sample: count_elements(spec, sample.axes))
         if numbers := find_input_numbers(context, smallest.axes):
-            choice.sets.append(create_multiples_set(spec, numbers))
+            sets.append(create_multiples_set(spec, numbers))
     revealing, hidden = choose_revealing_draws(context, exported.route, operators)
-    choice.sets += revealing
-    choice.unproved += hidden
-    return choice
+    return [*sets, *revealing], [*unproved, *hidden]

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 import onnx_ir as ir
-import torch
 
-from exporter.core.text import join_names
-from exporter.jobs import NamedWeight
-from exporter.manifest import ModelSpec, ParameterNames
+from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.call import TensorSpec
-from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER
-from exporter.records.record import Stage
 from exporter.worker.export.size_terms import equals_declared_size
-from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure
 
 #: A dimension that is a multiple of a symbol, in the notation of torch.export.
 _FACTORED = re.compile(r"(\d+)\*(\w+)")
@@ -34,10 +24,7 @@ def separate_aliased_outputs(
     The optimizer of dynamo does the same. Without it, dynamo renames such a value for each of its
     places, so two outputs have the last name, or an input has the name of an output.
 
-    Args:
-        model: A model of the dynamo exporter.
-        inputs: The names of its inputs, in its order.
-        outputs: The names of its outputs, in its order.
+    `inputs`, `outputs`: The names in the order of the model.
     """
     graph = model.graph
     seen = set(graph.inputs)
@@ -159,10 +146,8 @@ def write_declared_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
     """Write declared sizes for the sizes that TorchScript's shape inference does not know.
 
     TorchScript names an unknown dimension after a node (`Reshapey_dim_1`), or after an axis that
-    had the same symbol. The size may still be fixed. Every sample that runs later proves it.
-
-    Returns:
-        One note for each changed output.
+    had the same symbol. The size may still be fixed. Every sample that runs later proves it. The
+    result is one note for each changed output.
     """
     notes = []
     for value, frozen, item in _match_values(model.graph.outputs, spec.outputs):
@@ -199,49 +184,6 @@ def _match_values(
             yield value, shape, item
 
 
-def resolve_weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
-    """Return the name in the file for each weight, by its name in the model.
-
-    Weights that share one tensor get the name of the first one.
-
-    Raises:
-        Failure: At stage `source`, if the manifest's names do not match the weights.
-    """
-    parameters = spec.parameters
-    if parameters is None:
-        return {}
-    weights = _list_weights(model, with_buffers=bool(parameters.patterns))
-    if not weights:
-        raise Failure(Stage.SOURCE, f"parameters: {spec.source} has no weights; remove the key")
-    first: dict[int, str] = {}
-    for name, tensor in weights.items():
-        first.setdefault(id(tensor), name)
-    names = _assign_names(parameters, tuple(first.values()))
-    signature = {item.name for item in (*spec.inputs, *spec.outputs)}
-    counts = Counter(names.values())
-    # The second name of a shared weight is free, because the file has one copy.
-    unnamed = {
-        name
-        for name, tensor in _list_weights(model, with_buffers=True).items()
-        if first.get(id(tensor)) not in names
-    }
-    for weight, name in names.items():
-        if name in signature:
-            message = f"parameters: '{name}' for {weight} is also an input or output; rename one"
-            raise Failure(Stage.SOURCE, message)
-        if name in unnamed:
-            message = f"parameters: '{name}' for {weight} is the name of another weight; name both"
-            raise Failure(Stage.SOURCE, message)
-        if counts[name] > 1:
-            message = f"parameters: {counts[name]} weights have the name '{name}'; rename them"
-            raise Failure(Stage.SOURCE, message)
-    return {
-        name: names[first[id(tensor)]]
-        for name, tensor in weights.items()
-        if first[id(tensor)] in names
-    }
-
-
 def rename_weights(model: ir.Model, names: Mapping[str, str]) -> None:
     """Rename the weights of a graph, and any other value with one of the new names."""
     # With `export_params = false`, inputs replace the initializers.
@@ -261,85 +203,3 @@ def rename_weights(model: ir.Model, names: Mapping[str, str]) -> None:
         # The second copy of a shared weight keeps its own name.
         value.name = names[name] if names[name] not in renamed else name
         renamed.add(names[name])
-
-
-def describe_named_weights(
-    model: Model, names: Mapping[str, str], storages: Container[int]
-) -> tuple[NamedWeight, ...]:
-    """Return the properties of each weight that the file has to name.
-
-    `storages`: The addresses of the storages that a run of the model reads.
-    """
-    weights = _list_weights(model, with_buffers=True)
-    described: dict[str, NamedWeight] = {}
-    for source, name in names.items():
-        if name not in described:
-            tensor = weights[source].detach().cpu().contiguous()
-            data = b""  # the values in the order of a file, row by row
-            if tensor.numel():
-                data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-            described[name] = NamedWeight(
-                name=name,
-                source=source,
-                dtype=str(tensor.dtype).removeprefix("torch."),
-                shape=tuple(tensor.shape),
-                sha256=hashlib.sha256(data).hexdigest(),
-                is_read=weights[source].untyped_storage().data_ptr() in storages,
-            )
-    return tuple(described.values())
-
-
-def _list_weights(model: Model, *, with_buffers: bool) -> dict[str, torch.Tensor]:
-    """Return parameters in their order, then saved buffers; shared ones under every name."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    weights: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    if with_buffers:
-        state = model.state_dict(keep_vars=True)
-        weights |= {
-            name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)
-        }
-    return weights
-
-
-def _assign_names(parameters: ParameterNames, weights: Sequence[str]) -> dict[str, str]:
-    if parameters.template:
-        template = parameters.template
-        return {name: _fill_number(template, index) for index, name in enumerate(weights)}
-    if parameters.names:
-        if len(parameters.names) > len(weights):
-            raise Failure(
-                Stage.SOURCE,
-                f"parameters: {len(parameters.names)} names for {len(weights)} weights: "
-                f"{join_names(weights)}; remove the last {len(parameters.names) - len(weights)}",
-            )
-        return dict(zip(weights, parameters.names, strict=False))
-    return dict(_match_patterns(parameters.patterns, weights))
-
-
-def _match_patterns(
-    patterns: Mapping[str, str], weights: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield each weight with the name of the first pattern that matches it."""
-    remaining = list(weights)
-    for pattern, name in patterns.items():
-        matches = [weight for weight in remaining if fnmatchcase(weight, pattern)]
-        if not matches:
-            raise Failure(
-                Stage.SOURCE,
-                f"parameters: '{pattern}' matches none of the remaining weights: "
-                f"{join_names(remaining)}",
-            )
-        if NUMBER_PLACEHOLDER not in name and len(matches) > 1:
-            raise Failure(
-                Stage.SOURCE,
-                f"parameters: '{pattern}' matches {len(matches)} weights, but '{name}' is one "
-                f"name; write '{name}_{NUMBER_PLACEHOLDER}'",
-            )
-        for index, weight in enumerate(matches):
-            yield weight, _fill_number(name, index)
-            remaining.remove(weight)
-
-
-def _fill_number(name: str, number: int) -> str:
-    return name.replace(NUMBER_PLACEHOLDER, str(number))

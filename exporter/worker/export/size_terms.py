@@ -63,11 +63,7 @@ class SizeTerm:
     _code: CodeType
 
     def evaluate(self, sizes: Mapping[str, int]) -> Any:
-        """Return the value for the sizes of its symbols.
-
-        Raises:
-            ArithmeticError: If the term has no value there; also ValueError.
-        """
+        """Return the value for sizes; ArithmeticError or ValueError if there is none."""
         scope = {"__builtins__": {}, **_FUNCTIONS}
         return eval(self._code, scope, sizes)  # noqa: S307 - the code has only `_NODES`
 

@@ -80,11 +80,9 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 
 def from_numpy(array: Array, *, is_complex: bool = False) -> torch.Tensor:
-    """Return a tensor with a copy of the values.
+    """Return a tensor with a copy of the values; bfloat16 is copied by its bits.
 
-    Args:
-        array: The values; bfloat16 is copied by its bits.
-        is_complex: True if the last dimension has real and imaginary parts.
+    `is_complex`: Whether the last dimension has real and imaginary parts.
     """
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)

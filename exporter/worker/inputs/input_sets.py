@@ -121,12 +121,7 @@ class InputSet:
 
 
 def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
-    """Return the input sets of every proof.
-
-    Returns:
-        The declared set, probes of each axis, combinations of all axes, the cases, and one set
-        with other values for each input.
-    """
+    """Return the input sets of every proof, the declared one first."""
     axes = spec.free_axes
     declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
     sets = [InputSet(name="declared", kind="declared", sizes=declared)]
@@ -178,22 +173,19 @@ def _choose_special_values(
         or (item.fill.kind != "bernoulli" and count_shape(item.shape, declared) > 1)
         for item in inputs
     )
-    kinds: list[tuple[str, Special]] = [("special", "ends")] if has_room else []
-    kinds += [] if has_room else [("highest", "highest"), ("lowest", "lowest")]
-    names = ", ".join(item.name for item in inputs)
-    for word, special in kinds:
-        yield InputSet(
-            name=f"{word} values of {names}", kind="values", sizes=declared, special=special
-        )
     numbers = [item for item in inputs if item.fill.kind in _NUMBERS]
-    names = ", ".join(item.name for item in numbers)
-    sizes = declared
+    cheapest = declared
     if is_large:
-        sizes = min((each.sizes for each in sets), key=lambda each: count_elements(spec, each))
-    for word, special in (("equal", "constant"), ("rising", "rising")) if numbers else ():
-        yield InputSet(
-            name=f"{word} values of {names}", kind="values", sizes=sizes, special=special
-        )
+        cheapest = min((each.sizes for each in sets), key=lambda each: count_elements(spec, each))
+    kinds: list[tuple[str, Special]] = [("special", "ends")]
+    if not has_room:
+        kinds = [("highest", "highest"), ("lowest", "lowest")]
+    rows = [(*kind, inputs, declared) for kind in kinds]
+    if numbers:
+        rows += [("equal", "constant", numbers, cheapest), ("rising", "rising", numbers, cheapest)]
+    for word, special, items, sizes in rows:
+        name = f"{word} values of {', '.join(item.name for item in items)}"
+        yield InputSet(name=name, kind="values", sizes=sizes, special=special)
 
 
 def _pad_masks(
@@ -309,14 +301,10 @@ def find_distant_size(
 ) -> int | None:
     """Return a size well above `avoid` and coprime to it in units of `multiple_of`.
 
-    Args:
-        axis: The axis with its allowed sizes.
-        avoid: The sizes that are in use.
-        is_large: True if a run is slow; then the size is above `avoid` by half.
-        allows: Returns whether a size is allowed; by default the limits of the axis decide.
+    If the range is too narrow, it is the best other size, or None.
 
-    Returns:
-        The best other size if the range is too narrow; None if the range has no other size.
+    `is_large`: Whether a run is slow; then the size is above `avoid` by half.
+    `allows`: Returns whether a size is allowed; by default the limits of the axis decide.
     """
     allows = allows or axis.allows
     unit = axis.multiple_of
@@ -379,9 +367,7 @@ def _filter_allowed(sizes: Iterable[int], axis: Axis, allows: Allows) -> Iterato
 def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
     """Return every input set of a contract once, the declared one first.
 
-    Args:
-        spec: The contract; without `thorough` the result has the usual sets only.
-        lengths: The lengths of tables that an axis may exceed.
+    `lengths`: The lengths of tables that an axis may exceed, for `thorough`.
     """
     usual = choose_usual_sets(spec)
     if not spec.thorough:

@@ -73,8 +73,7 @@ def mirror_values(
 ) -> torch.Tensor | None:
     """Return values on the other side of the middle, at 0.5 to 1 of the distance.
 
-    Returns:
-        None if the fill has no middle or if no value changes.
+    The result is None if the fill has no middle or if no value changes.
     """
     match fill.kind:
         case "normal":

@@ -37,12 +37,10 @@ def find_program(model: object) -> ExportedProgram | None:
 def build_float64_module(
     program: ExportedProgram, duplicate: Callable[[torch.nn.Module], torch.nn.Module]
 ) -> torch.nn.Module:
-    """Return a copy that computes in float64 only.
+    """Return a copy that computes in float64 only; `duplicate` copies a module.
 
     The casts and assertions of a captured program have fixed dtypes, even if the code of the
     model was `x.to(y.dtype)`.
-
-    `duplicate`: A function that returns a copy of a module, with any dtype.
     """
     # The module shares its weights with the program, so copy the module.
     module = duplicate(program.module())

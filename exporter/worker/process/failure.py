@@ -34,11 +34,7 @@ _SCRIPTED = re.compile(r"^(?P<file>[^\n:]+\.py):(?P<line>\d+)", re.MULTILINE)
 # traceback contain it: as an argument, or as the variable of the loop that was interrupted. This
 # module imports no exporter: if none is loaded, no frame has a node.
 def find_source_line(trace: str, root: Path) -> str:
-    """Return the innermost line of the project or of a package with models.
-
-    Returns:
-        "" if all lines are those of torch, of other tools or of Python.
-    """
+    """Return the innermost line of the project or of a package with models, or ""."""
     if frames := _FRAME.findall(trace):
         frames.reverse()
     else:

@@ -43,11 +43,7 @@ def dump_stack_at_time_limit(log: int) -> None:
 
 
 def flush_output() -> tuple[str, ...]:
-    """Flush both streams.
-
-    Returns:
-        The names of the streams that a model closed or replaced with an unusable object.
-    """
+    """Flush both streams; return the names of those that a model closed or replaced."""
     broken = []
     for name in _STREAMS:
         try:

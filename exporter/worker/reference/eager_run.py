@@ -13,13 +13,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from exporter.checks.comparison.compare_outputs import find_compared_positions
-from exporter.checks.comparison.tolerance import is_float
 from exporter.core import import_plugin
 from exporter.core.text import is_out_of_resources, pluralize
 from exporter.manifest import ModelSpec
-from exporter.manifest.resolved.model import has_steps
 from exporter.records.record import Stage, Status
-from exporter.runtimes.session import OnnxValue
+from exporter.runtimes.session import OnnxValue, list_items
 from exporter.worker.inputs.call import (
     Tensors,
     build_tensor_call,
@@ -42,18 +40,12 @@ from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.operator_calls import compute_in_float64, create_mode, log_operators
 from exporter.worker.torch_private import internals
-from exporter.worker.torch_private.internals import read_schema
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"
 Outputs = tuple[Returned, ...]
 #: Leaves with their paths: `['logits']`, `[0]`, or "" for a single output.
 _Leaves = list[tuple[str, Any]]
-
-
-def list_items(output: Returned) -> list[torch.Tensor]:
-    """Return the items of a sequence, or a list with the tensor."""
-    return output if isinstance(output, list) else [output]
 
 
 def to_value(output: Returned) -> OnnxValue:
@@ -71,20 +63,12 @@ def list_leaves(returned: Any, spec: ModelSpec) -> list[Any]:
 
 
 def flatten_outputs(returned: Any, spec: ModelSpec) -> Outputs:
-    """Return the outputs without a comparison with the contract.
-
-    Raises:
-        TypeError: If an output is not a tensor.
-    """
+    """Return the outputs without a comparison with the contract; all must be tensors."""
     return tuple(_copy_output(leaf) for _, leaf in list_named_leaves(returned, spec))
 
 
 def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
-    """Return the outputs if they are as declared.
-
-    Raises:
-        Failure: Stage `source`, if the model returns other outputs.
-    """
+    """Return the outputs if they are as declared, or raise a failure of stage `source`."""
     leaves = list_named_leaves(returned, spec)
     if problem := _find_problem(leaves, spec):
         described = ", ".join(f"{path or 'the result'}: {_describe(leaf)}" for path, leaf in leaves)
@@ -223,7 +207,10 @@ _COPIED = 1 << 29
 
 
 class BufferSnapshot:
-    """The buffers of a model, which a run may change (BatchNorm in training mode)."""
+    """The buffers of a model, which a run may change (BatchNorm in training mode).
+
+    As a context, it restores them at the end.
+    """
 
     def __init__(self, model: Model) -> None:
         modules = model.modules() if isinstance(model, torch.nn.Module) else ()
@@ -232,6 +219,12 @@ class BufferSnapshot:
             for module in modules
             for name, buffer in module.named_buffers(recurse=False)
         ]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
 
     def restore(self) -> None:
         with torch.no_grad():
@@ -246,8 +239,7 @@ def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outpu
     """Return the outputs for the declared inputs, compared with the declared outputs.
 
     Raises:
-        Failure: Stage `source`, if the model does not run, or if it does not return one tensor
-            for each declared output.
+        Failure: Stage `source`, if the model does not run, or returns other outputs.
     """
     with wrap_errors(Stage.SOURCE):
         returned = call_model(model, spec, inputs)
@@ -267,11 +259,7 @@ def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
 
 
 def find_output_lines(model: Model, spec: ModelSpec, inputs: Tensors) -> tuple[str, ...]:
-    """Return for each output the model's line that computes it; "" if it is unknown.
-
-    Raises:
-        Failure: Stage `source`, if the model does not run on these inputs.
-    """
+    """Return for each output the model's line that computes it; "" if it is unknown."""
     with wrap_errors(Stage.SOURCE), log_operators() as log:
         leaves = list_leaves(call_model(model, spec, inputs), spec)
         firsts = (next(iter(leaf), None) if isinstance(leaf, list) else leaf for leaf in leaves)
@@ -293,9 +281,8 @@ class Float64Wrapper(torch.nn.Module):
 def build_float64_model(model: Model) -> tuple[Model | None, str]:
     """Return a model that computes in float64, or None and the reason.
 
-    Returns:
-        A copy, whose large weights are in a file. If that is impossible, a wrapper that casts large
-        weights one by one.
+    It is a copy, whose large weights are in a file. If that is impossible, it is a wrapper that
+    casts large weights one by one.
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""
@@ -332,10 +319,7 @@ def _has_large_weights(model: torch.nn.Module) -> bool:
 
 
 def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
-    """Return the float64 outputs for the same values, or None if the model does not run.
-
-    `model`: The result of `build_float64_model`.
-    """
+    """Return the outputs of a model of `build_float64_model` for the same values, or None."""
     if model is None:
         return None
     wide = {
@@ -362,85 +346,6 @@ def call_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
     call = build_tensor_call(spec, inputs)
     with apply_state(spec):
         return model(*call.args, **call.kwargs)
-
-
-#: Operators whose second argument is the scale of a tensor.
-_WITH_SCALE = (
-    "quantized_decomposed::dequantize_per_tensor",
-    "aten::fake_quantize_per_tensor_affine",
-    "aten::_fake_quantize_per_tensor_affine",
-)
-
-
-def measure_steps(model: Any, spec: ModelSpec, inputs: Tensors) -> tuple[float | None, ...]:
-    """Return the step of each output, None if it is not dequantized from one scale.
-
-    Returns:
-        An empty tuple if no tolerance is in steps.
-
-    Raises:
-        Failure: At stage `source`, if an output with such a tolerance has no step.
-    """
-    # Only floats have a tolerance.
-    required = [
-        is_float(output.dtype) and has_steps(spec, index)
-        for index, output in enumerate(spec.outputs)
-    ]
-    if not any(required):
-        return ()
-    log, buffers = _StepLog(), BufferSnapshot(model)
-    with wrap_errors(Stage.SOURCE), create_mode(log.run):
-        leaves = list_leaves(call_model(model, spec, inputs), spec)
-    buffers.restore()
-    steps = tuple(log.find_step(leaf) for leaf in leaves)
-    for output, step, is_required in zip(spec.outputs, steps, required, strict=True):
-        if is_required and step is None:
-            message = "tolerance: `steps` needs one scale, and PyTorch does not dequantize output "
-            message += f"'{output.name}' from one; set another `tolerance` for this output"
-            raise Failure(Stage.SOURCE, message)
-    return steps
-
-
-class _StepLog:
-    """The steps of the tensors of one run, by the addresses of their storages."""
-
-    def __init__(self) -> None:
-        self._steps: dict[int, float] = {}
-        self._tensors: list[torch.Tensor] = []  # keeps the addresses in use
-
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator; a view has the step of its tensor, and a changed tensor has none."""
-        result = func(*args, **kwargs)
-        schema = read_schema(func)
-        for argument, value in zip(schema.arguments, args, strict=False):
-            is_written = argument.alias_info is not None and argument.alias_info.is_write
-            if is_written and isinstance(value, torch.Tensor):
-                self._steps.pop(_find_address(value), None)
-        output = result[0] if isinstance(result, tuple) else result
-        if isinstance(output, torch.Tensor):
-            step = _read_step(str(schema.name), args)
-            if step is not None:
-                self._steps[_find_address(output)] = step
-                self._tensors.append(output)
-        return result
-
-    def find_step(self, leaf: object) -> float | None:
-        """Return the step of an output, or None."""
-        return self._steps.get(_find_address(leaf)) if isinstance(leaf, torch.Tensor) else None
-
-
-def _read_step(name: str, args: tuple[Any, ...]) -> float | None:
-    if name == "aten::dequantize" and isinstance(args[0], torch.Tensor):
-        affine = (torch.per_tensor_affine, torch.per_tensor_symmetric)
-        is_affine = args[0].is_quantized and args[0].qscheme() in affine
-        return float(args[0].q_scale()) if is_affine else None
-    if name.startswith(_WITH_SCALE):
-        return float(args[1])
-    return None
-
-
-def _find_address(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 #: Elements that PyTorch may compute at the largest size, about a third of a second.

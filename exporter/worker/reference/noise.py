@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 
 from exporter.checks.comparison.compare_arrays import measure_scale
-from exporter.checks.protocol import hash_sample, read_sample, write_float64_outputs
+from exporter.checks.protocol import read_sample
 from exporter.checks.sample_checks import MIN_ROWS, hash_table_parts
-from exporter.jobs import JobFolder, Reference, Sample, TableParts
+from exporter.jobs import JobFolder, Sample, TableParts
 from exporter.manifest import ModelSpec
-from exporter.runtimes.session import Array
+from exporter.runtimes.session import Array, list_items
 from exporter.worker.inputs.call import Tensors, from_numpy
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
@@ -23,11 +23,7 @@ from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     Outputs,
     Returned,
-    build_float64_model,
     from_value,
-    hide_masked_values,
-    list_items,
-    run_in_float64,
     run_model,
     to_value,
 )
@@ -54,11 +50,9 @@ class NoiseMeasurement:
 
 
 def compute_scale(output: Returned) -> float:
-    """Return the magnitude of an output by the measure of the checks.
+    """Return the magnitude of an output by the measure of the checks; 0 if it is no float.
 
-    Returns:
-        0 if the output is empty or not a float. For a sequence, the smallest scale of its items
-        except 0, because each item has its own limit.
+    For a sequence it is the smallest one of its items except 0: each item has its own limit.
     """
     scales = [_compute_tensor_scale(item) for item in list_items(output)]
     return min((scale for scale in scales if scale), default=0.0)
@@ -172,10 +166,9 @@ def compute_noise(
 ) -> NoiseMeasurement:
     """Return the largest float32 error of each output relative to the largest scale.
 
-    Args:
-        pairs: The outputs of each sample as declared and in float64; at least one sample.
-        usual_scales: The scales of other samples, if these outputs may be much smaller: an error
-            that is small relative to them is rounding.
+    `pairs`: The outputs of each sample as declared and in float64; at least one sample.
+    `usual_scales`: The scales of other samples, if these outputs may be much smaller: an error that
+    is small relative to them is rounding.
     """
     count = len(pairs[0][0])
     nothing = (None,) * count
@@ -385,14 +378,9 @@ _ENOUGH = 64
 
 
 def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) -> list[int]:
-    """Return the smallest samples that have enough elements of every float output.
+    """Return the rising indices of the smallest samples with enough elements of every float output.
 
-    Args:
-        inputs: The inputs of each sample that PyTorch runs on.
-        outputs: The outputs of each sample, in the same order.
-
-    Returns:
-        Rising indices in that order.
+    `inputs`, `outputs`: Those of each sample that PyTorch runs on.
     """
     sizes = [_count_elements(tensors.values()) for tensors in inputs]
     chosen: list[int] = []
@@ -432,9 +420,8 @@ def run_again(
     for sample in (each for each in samples if not each.error):
         inputs, outputs = read_call(folder.sample(sample.index), spec)
         again: Outputs | None = None
-        with suppress(Failure):
+        with suppress(Failure), buffers:
             again = tuple(from_value(to_value(each)) for each in run_model(model, spec, inputs))
-        buffers.restore()
         yield sample, outputs, again
 
 
@@ -450,48 +437,6 @@ def is_repeatable(
         again is not None and not describe_difference(spec, outputs, again)
         for _, outputs, again in run_again(model, spec, folder, samples)
     )
-
-
-def measure_all_samples(
-    model: Model, spec: ModelSpec, folder: JobFolder, reference: Reference
-) -> Reference:
-    """Return the reference with float64 outputs and their noise for every sample that runs."""
-    float64_model, reason = build_float64_model(model)
-    pairs: list[tuple[Outputs, Outputs | None]] = []
-    samples: list[Sample] = []
-    usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
-    for sample in reference.samples:
-        if sample.error or sample.factor != 1.0 or sample.kind == "masked":
-            samples.append(sample)
-            continue
-        path = folder.sample(sample.index)
-        inputs, outputs = read_call(path, spec)
-        exact = run_in_float64(float64_model, spec, inputs)
-        write_float64_outputs(path, [to_value(output) for output in exact or ()])
-        hidden = hide_masked_values(spec, inputs, exact) if exact is not None else None
-        pairs.append((hide_masked_values(spec, inputs, outputs), hidden))
-        noise = compute_noise(pairs[-1:], () if sample.scales else usual)
-        measured = add_noise(sample, reference, noise)
-        samples.append(measured.model_copy(update={"exact": True, "sha256": hash_sample(path)}))
-    return reference.model_copy(
-        update={
-            "samples": tuple(samples),
-            "overflow": describe_overflow(pairs),
-            "float64": reason or reference.float64,
-        }
-    )
-
-
-def add_noise(sample: Sample, reference: Reference, measured: NoiseMeasurement) -> Sample:
-    """Return the sample with its own noise, if it is larger than the usual one."""
-    nothing = (None,) * len(reference.noise)
-    known = NoiseMeasurement(
-        shares=sample.noise or reference.noise,
-        large=sample.large_noise or reference.large_noise or nothing,
-        scales=measured.scales,
-    )
-    noise = merge_noise(known, measured)
-    return sample.model_copy(update={"noise": noise.shares, "large_noise": noise.large})
 
 
 def _count_elements(outputs: Iterable[Returned]) -> int:

@@ -27,34 +27,6 @@ _CONVOLUTIONS = frozenset(
 
 
 @contextmanager
-def record_storages() -> Iterator[set[int]]:
-    """Collect the addresses of all storages that operators read inside."""
-    addresses: set[int] = set()
-
-    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for leaf in internals.tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor):
-                addresses.add(leaf.untyped_storage().data_ptr())
-        return func(*args, **kwargs)
-
-    with create_mode(record):
-        yield addresses
-
-
-@contextmanager
-def record_operators() -> Iterator[set[str]]:
-    """Collect the names of all operators that run inside, such as `aten::topk`."""
-    names: set[str] = set()
-
-    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        names.add(str(read_schema(func).name))
-        return func(*args, **kwargs)
-
-    with create_mode(record):
-        yield names
-
-
-@contextmanager
 def compute_in_float64() -> Iterator[None]:
     """Let every operator inside compute in float64; the weights keep their dtype.
 

@@ -21,6 +21,7 @@ from exporter.core.text import is_out_of_resources, join_names, pluralize
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
+from exporter.runtimes.session import list_items
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.inputs.input_sets import InputSet, choose_all_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
@@ -36,9 +37,7 @@ from exporter.worker.reference.eager_run import (
     describe_float64_run,
     find_output_lines,
     hide_masked_values,
-    list_items,
     list_measured_sets,
-    measure_steps,
     run_declared_inputs,
     run_in_float64,
     run_model,
@@ -59,7 +58,9 @@ from exporter.worker.reference.noise import (
 )
 from exporter.worker.reference.python_state import PythonState, ReversedCalls, call_in_reverse
 
-call_failure, inputs_from = map(import_plugin, ("call_failure", "inputs_from"))
+call_failure, inputs_from, quantization_steps = map(
+    import_plugin, ("call_failure", "inputs_from", "steps")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +149,8 @@ def compute_reference(
     for requested in (*others, *largest):
         other_inputs = draw_inputs(spec, requested, root)
         chosen = replace(requested, sizes=inputs_from.measure_axes(spec, requested, other_inputs))
-        run = _run_set(model, spec, chosen, other_inputs)
-        buffers.restore()
+        with buffers:
+            run = _run_set(model, spec, chosen, other_inputs)
         if _is_promised(run, runs[0]):
             runs.append(run)
         elif run.error and run.chosen.changed_input:
@@ -189,7 +190,7 @@ def compute_reference(
         output_spread=compute_spread(outputs, perturbed, resized),
         thorough=spec.thorough,
         returns_objects=has_object_outputs(model),
-        steps=measure_steps(model, spec, inputs),
+        steps=quantization_steps.measure_steps(model, spec, inputs),
         tables=digest_tables(model),
         unproved={"": (*reverse.unproved, *unproved, *_list_unproved_inputs(spec, runs, rejected))},
     )
@@ -246,8 +247,8 @@ def run_further_sets(
     )
     samples = []
     for index, chosen in enumerate(sets, first):
-        run = _run_set(model, spec, chosen, draw_inputs(spec, chosen, root))
-        buffers.restore()
+        with buffers:
+            run = _run_set(model, spec, chosen, draw_inputs(spec, chosen, root))
         if not (run.error and chosen.special):
             samples.append(run.write(index, folder.sample(index), spec, noise))
     return tuple(samples)
@@ -292,12 +293,12 @@ def _describe_instability(
     next outputs, the file can agree with the first call only. The running statistics of BatchNorm
     change no outputs.
     """
-    second = describe_difference(spec, outputs, run_model(model, spec, inputs))
-    buffers.restore()
+    with buffers:
+        second = describe_difference(spec, outputs, run_model(model, spec, inputs))
     if not second:
         return reverse.describe_change(spec, outputs)
-    restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
-    buffers.restore()
+    with buffers:
+        restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
     return second if restored else f"{STATEFUL_PREFIX}: {second}"
 
 

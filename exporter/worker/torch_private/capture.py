@@ -66,11 +66,7 @@ def _close_log() -> Iterator[None]:
 
 
 def read_draft_report(program: Any) -> tuple[DraftFailure, ...]:
-    """Return the report of a draft export.
-
-    Returns:
-        Nothing if the program is complete, or if this version of torch has another report.
-    """
+    """Return the report of a draft export; nothing if this version of torch has another report."""
     report = getattr(program, "_report", None)
     # The report contains only names that this process logged for the first time.
     files = {number: name for name, number in vars(structured).get("INTERN_TABLE", {}).items()}

@@ -43,9 +43,7 @@ _TESTED: dict[str, tuple[tuple[int, int], ...]] = {
 
 
 def read_switch(text: str | None) -> frozenset[str]:
-    """Return the groups that the environment variable leaves on.
-
-    `text`: The value of the variable, None if it is not set.
+    """Return the groups that the value of the environment variable leaves on.
 
     Raises:
         ImportError: If a group does not exist. The worker then ends with a clear message.

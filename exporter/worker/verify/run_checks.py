@@ -342,11 +342,8 @@ def _update_records(
 def _copy_artifact(opset: OpsetJob, record: Record, source: JobFolder, target: JobFolder) -> None:
     """Copy the file, its external data and its log.
 
-    Links are no alternative: onnx rejects external data with several hard links.
-
-    Raises:
-        OSError: If one of the files cannot be read.
-        ValueError: If a name leads out of the folder, or the record has no artifact.
+    Links are no alternative: onnx rejects external data with several hard links. A ValueError means
+    that a name leads out of the folder, or that the record has no artifact.
     """
     if record.artifact is None:
         raise ValueError(f"{record.cell}: the record has no artifact")

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from exporter.manifest import Axis, Case, Constant, Fill, InputsFrom, ModelSpec
 from exporter.manifest.resolved.call import SizeRule
+from exporter.plugins.data_files import fit_to_shape, read_tensor, resolve_file_sizes
 from exporter.plugins.inputs_from import resolve_inputs_from
 from exporter.worker.inputs.call import (
     build_call,
@@ -26,9 +27,6 @@ from exporter.worker.inputs.input_tensors import (
     draw_inputs,
     draw_lengths,
     draw_mask,
-    fit_to_shape,
-    read_tensor,
-    resolve_file_sizes,
 )
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, make_contract, make_fill

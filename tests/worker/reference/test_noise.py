@@ -11,6 +11,7 @@ import torch
 from exporter.checks.protocol import read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec, Output
+from exporter.plugins.review.review import measure_all_samples
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.noise import (
     NoiseMeasurement,
@@ -21,7 +22,6 @@ from exporter.worker.reference.noise import (
     describe_difference,
     describe_overflow,
     limit_noise,
-    measure_all_samples,
 )
 from exporter.worker.reference.reference_run import compute_reference
 from tests.worker.contracts import ROOT, make_contract

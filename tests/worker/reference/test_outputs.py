@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from exporter.checks.sample_checks import hash_table_parts
 from exporter.manifest import Output, Tolerance
+from exporter.plugins.quantization_steps import measure_steps
 from exporter.plugins.review.review import SelectionRecorder
 from exporter.records.record import Stage, Status
 from exporter.worker.model.call_objects import register_output_classes
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
     flatten_outputs,
-    measure_steps,
     require_declared_outputs,
 )
 from exporter.worker.reference.noise import digest_tables

@@ -28,11 +28,12 @@ from exporter.plugins.recording.observation import (
     ProbedOutput,
     ProbeResult,
 )
+from exporter.plugins.weight_files import find_names, read_weights
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
-from exporter.worker.model.source_loader import Model, find_names, load_model, read_weights
+from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
 from exporter.worker.reference.operator_calls import FunctionMode

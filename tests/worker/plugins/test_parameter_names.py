@@ -13,13 +13,10 @@ from exporter.checks.protocol import CheckContext
 from exporter.checks.structure_checks import check_signature
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
+from exporter.plugins.weight_interface import describe_weights, resolve_weight_names
 from exporter.records.record import Stage, Status
-from exporter.worker.export.graph_names import (
-    describe_named_weights,
-    rename_weights,
-    resolve_weight_names,
-)
-from exporter.worker.export.write_onnx import find_read_storages, write_artifact
+from exporter.worker.export.graph_names import rename_weights
+from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, make_contract
@@ -34,9 +31,7 @@ def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckC
     graph = convert(spec, opset, folder, dynamo=dynamo)
     rename_weights(graph, names)
     write_artifact(graph, spec, opset, JobFolder(folder), {})
-    weights = describe_named_weights(
-        model, names, find_read_storages(model, spec, draw_declared(spec), names)
-    )
+    weights, _ = describe_weights(model, spec, draw_declared(spec), names, JobFolder(folder))
     reference = Reference(samples=(), noise=(), output_spread=(), weights=weights)
     return CheckContext(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
 

@@ -1,0 +1,119 @@
+"""The weights of a model from a file: its tensors, and the names that they have in the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exporter.core.errors import suggest_nearest
+from exporter.core.text import join_names
+from exporter.manifest import ModelSpec, StateNames
+from exporter.records.record import Stage
+from exporter.worker.process.failure import Failure, format_message, wrap_errors
+
+#: torch's message for a pickle that calls another function than those for tensors.
+_UNSAFE = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
+
+
+def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
+    """Load the file of `spec.weights` into the model.
+
+    A failure has the missing and unexpected names.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise Failure(
+            Stage.SOURCE,
+            f"{spec.source} is a {type(model).__name__}, which has no weights; remove `weights`",
+        )
+    state = _read_state(folder / spec.weights, spec.weights, spec.weights_names)
+    with wrap_errors(Stage.SOURCE):
+        try:
+            model.load_state_dict(state, strict=True)
+        except RuntimeError as error:
+            _, _, reasons = str(error).partition(":")
+            text = f"{spec.weights} does not fit {spec.source}: {reasons.strip() or error}"
+            key = spec.weights_names.key
+            names = [*find_names(state, list(model.state_dict()), key)]
+            if names and names[0] != StateNames(key=key):
+                text = f"{spec.weights} has the names of the model with another prefix; "
+                text += f"set `weights = {{ {names[0].format(spec.weights)} }}`"
+            raise Failure(Stage.SOURCE, format_message(text)) from error
+
+
+def find_names(
+    names: Collection[str], expected: Collection[str], key: str = ""
+) -> Iterator[StateNames]:
+    """Yield the prefixes with which the table `key` of a file contains the names of a state."""
+    parts = next(iter(expected), "").split(".")
+    ends = [".".join(parts[index:]) for index in range(len(parts))]
+    prefixes = {
+        (name.removesuffix(end), ends[0].removesuffix(end))
+        for end in ends
+        for name in names
+        if f".{name}".endswith(f".{end}")
+    }
+    for strip, prefix in sorted(prefixes):
+        pairs = StateNames(key=key, strip=strip, prefix=prefix)
+        if pairs.rename(dict.fromkeys(names)).keys() >= {*expected}:
+            yield pairs
+
+
+def _read_state(path: Path, name: str, names: StateNames) -> Mapping[str, Any]:
+    """Return the tensors of a file by their names in the model."""
+    try:
+        content = read_weights(path)
+    except Exception as error:
+        raise Failure(Stage.SOURCE, f"{name} {_describe_error(error)}") from error
+    if names.key:
+        if not isinstance(content, Mapping) or names.key not in content:
+            keys = [str(key) for key in content] if isinstance(content, Mapping) else []
+            hint = suggest_nearest(names.key, keys) or f"; it has {join_names(keys)}"
+            raise Failure(Stage.SOURCE, f"{name} has no key '{names.key}'{hint}")
+        content, name = content[names.key], f"{name}: the table '{names.key}'"
+    if isinstance(content, Mapping) and all(isinstance(key, str) for key in content):
+        # A module may return any value for the key `_extra_state`.
+        others = [
+            key
+            for key, value in content.items()
+            if not isinstance(value, torch.Tensor) and not key.endswith("_extra_state")
+        ]
+        if content and not others:
+            if state := names.rename(content):
+                return state
+            message = f"{name} has no name that begins with '{names.strip}'; correct `strip`"
+            raise Failure(Stage.SOURCE, message)
+        nested = [key for key, value in content.items() if isinstance(value, Mapping)]
+        hint = f"; set `weights = {{ {StateNames(key=nested[0]).format(name)} }}`" if nested else ""
+        problem = f"more than tensors: {join_names(others)}{hint}" if others else "no tensors"
+    else:
+        problem = f"a {type(content).__name__}, expected tensors by name"
+    raise Failure(Stage.SOURCE, format_message(f"{name} contains {problem}"))
+
+
+def read_weights(path: Path) -> Any:
+    """Return the content of a file of weights; only tensors and plain values are read."""
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        # The tensors are mapped, so the copy in the model is the only one in memory.
+        with safe_open(path, framework="pt", device="cpu") as tensors:
+            return {key: tensors.get_tensor(key) for key in list(tensors.keys())}
+    with path.open("rb") as file:
+        # Files of torch before 1.6 are no archives and cannot be mapped.
+        is_archive = file.read(2) == b"PK"
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
+
+
+def _describe_error(error: Exception) -> str:
+    text = str(error)
+    if match := _UNSAFE.search(text):
+        name = format_message(match[1].rstrip("."))
+        return f"is refused: it would run {name} when it is read; save `model.state_dict()`"
+    if "TorchScript archive" in text:
+        return "is a TorchScript module, not a file of weights; name it in `source`"
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return f"cannot be read: {format_message(first)}"
