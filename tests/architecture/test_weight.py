@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_584,
-    "lines of tests": 72_496,
+    "lines of the package": 58_855,
+    "lines of tests": 72_429,
     "files": 268,
     "packages": 47,
     "modules below 60 lines": 8,
     "lines of imports in 1,000 lines": 80,
-    "private functions called once, in 1,000 functions": 177,
+    "private functions called once, in 1,000 functions": 174,
 }
 
 
