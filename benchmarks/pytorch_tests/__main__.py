@@ -131,13 +131,18 @@ def _make_entry(name: str, case: Case) -> Iterator[str]:
     ):
         yield f"{key} = ["
         for place, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True)):
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            if dtype not in _DTYPES:
-                raise Unsuitable(f"dtype {dtype}")
+            dtype = _name_dtype(tensor)
             fill = f', fill = {{ file = "{name}.npz:x{place}" }}' if key == "inputs" else ""
             text = json.dumps(shape)
             yield f'  {{ name = "{key[0]}{place}", shape = {text}, dtype = "{dtype}"{fill} }},'
         yield "]"
+
+
+def _name_dtype(tensor: Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise Unsuitable(f"dtype {dtype}")
+    return dtype
 
 
 def find_axes(case: Case) -> list[frozenset[int]]:
@@ -168,6 +173,8 @@ def _list_output_shapes(
         others = run_eagerly(model, larger)
     except Exception as error:
         raise Unsuitable("the model does not run, also at other sizes") from error
+    for output in outputs:
+        _name_dtype(output)  # a quantized tensor has no `nan_to_num`
     pairs = zip(outputs, repeated, strict=True)
     same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
     if not outputs or not same or len(outputs) != len(others):
