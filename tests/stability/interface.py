@@ -33,6 +33,7 @@ from exporter.core.check_table import CHECKS, FAILURE_CODES
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import COMMAND_GROUP, RUNTIME_GROUP
 from exporter.manifest import FindingKind
+from exporter.manifest.resolved.policy import LIMITS
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.plugins.report_files import GROUP as REPORT_GROUP
@@ -137,6 +138,8 @@ def _list_names(project: Mapping[str, Any]) -> list[Line]:
         "exit code of --help": _CODE.findall(entry_point._EXIT_CODES),
         "failure code": FAILURE_CODES,
         "finding": [f"{kind.key}: {kind}" for kind in FindingKind],
+        "finding by default": [f"{kind.key}: {kind.default_action}" for kind in FindingKind],
+        "limit by default": [f"{kind.key}: {factor}" for kind, factor in LIMITS.items()],
         "check": CHECKS,
         "runtime": RUNTIMES,
         "cell": [str(cell)],
@@ -144,7 +147,11 @@ def _list_names(project: Mapping[str, Any]) -> list[Line]:
         "program": project["scripts"],
         "extra": project["optional-dependencies"],
     }
-    return [(f"{kind} {name}", True) for kind, values in names.items() for name in values]
+    blocking = (kind.key for kind in FindingKind if kind.default_action == "block")
+    return [
+        *((f"{kind} {name}", True) for kind, values in names.items() for name in values),
+        *((f"[tool.exporter].gate: {key} blocks by default", False) for key in blocking),
+    ]
 
 
 def _list_action() -> list[Line]:

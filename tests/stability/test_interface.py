@@ -41,6 +41,8 @@ BREAKS = {
     "exporter.testing.prove: keyword-only axes": "exporter.testing.prove: keyword-only dims",
     "results.json.records[].status: always": "results.json.records[].status: sometimes",
     "entry points exporter.runtimes": "entry points exporter.devices",
+    "finding by default newly_red: block": "finding by default newly_red: warn",
+    "limit by default file_grown: 1.05": "limit by default file_grown: 2.0",
 }
 
 
@@ -60,6 +62,7 @@ def test_a_changed_line_needs_a_major_version(line: str) -> None:
         "exporter gate: requires --against",
         "exporter.testing.prove: give name",
         "results.json.records[].cell: null",
+        "[tool.exporter].gate: new_finding blocks by default",
     ],
 )
 def test_a_new_demand_needs_a_major_version(line: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.core.errors import ExitCode
 from exporter.plugins.store.store_entry import parse_entry
 from exporter.records.record import Status
 from tests.integration.project import run_exporter
@@ -58,14 +59,16 @@ def test_an_entry_of_an_earlier_store_is_read(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "command"),
+    ("file", "command", "code"),
     [
-        ("reports/baseline/net.json", "gate"),
-        ("build/results.json", "diff reports/baseline build/results.json"),
-        ("manifests/net.toml", "check"),
+        ("reports/baseline/net.json", "gate", ExitCode.UNREADABLE),
+        ("build/results.json", "diff reports/baseline build/results.json", ExitCode.UNREADABLE),
+        ("manifests/net.toml", "check", ExitCode.MANIFEST),
     ],
 )
-def test_a_file_of_a_later_format_is_refused(file: str, command: str, project: Path) -> None:
+def test_a_file_of_a_later_format_is_refused(
+    file: str, command: str, code: ExitCode, project: Path
+) -> None:
     path = project / file
     before = path.read_text("utf-8")
     path.write_text(
@@ -75,7 +78,7 @@ def test_a_file_of_a_later_format_is_refused(file: str, command: str, project: P
         result = run_exporter(project, *command.split())
     finally:
         path.write_text(before, "utf-8")
-    assert result.returncode in (2, 5)
+    assert result.returncode == code
     assert ("format" in result.stderr) or ("of this version" in result.stderr)
     assert file in result.stderr
     assert "Traceback" not in result.stderr
