@@ -3,11 +3,15 @@
 Output: a table with the lines that `exporter add` wrote for each model, its files, and the verdict
 at each opset; below it the reason of each red cell, and of each model without an entry. It needs
 the package transformers, and a minute for each model.
+
+`--two-files` compares the CPU time of Llama's decoder with that of two entries, one for prompts and
+one for further tokens.
 """
 
 from __future__ import annotations
 
 import ast
+import resource
 import shutil
 import subprocess
 import sys
@@ -64,8 +68,30 @@ def _list_red(records: Sequence[Record]) -> Iterator[Record]:
     yield from (record for record in records if not record.status.is_green)
 
 
+def compare_two_files(root: Path) -> list[str]:
+    """Return the CPU seconds of one file with its loop, and of two files without one."""
+    for name in ("nets.py", "two_files.py", "two_files.toml"):
+        (root / "manifests").mkdir(parents=True, exist_ok=True)
+        shutil.copy(NETS.with_name(name), root / "manifests" / name)
+    run(root, "add", "manifests/nets.py:llama", "--yes")
+    lines: list[str] = []
+    seconds: list[float] = []
+    for models in (("llama",), ("llama-prefill", "llama-decode")):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        exported = run(root, "export", "--no-store", *models)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        verdict = "pass" if exported.returncode == 0 else exported.stdout + exported.stderr
+        lines.append(f"{' + '.join(models)}: {verdict}, {seconds[-1]:.1f} s of CPU")
+    return [*lines, f"ratio: {seconds[0] / seconds[1]:.2f}"]
+
+
 def main(names: Sequence[str]) -> int:
     """Print the table of the models; 1 if a name is unknown."""
+    if names == ["--two-files"]:
+        with TemporaryDirectory() as folder:
+            print(*compare_two_files(Path(folder)), sep="\n")
+        return 0
     known = list_names()
     if unknown := [name for name in names if name not in known]:
         print(f"{unknown[0]}: no such model; use one of {', '.join(known)}", file=sys.stderr)
