@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.jobs import JobFolder, Sample
-from exporter.manifest import Input, ModelSpec, Output
+from exporter.manifest import Input, ModelSpec
 from exporter.plugins.generation import GeneratorPart, Loop, wrap_calls
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
@@ -62,11 +61,9 @@ def compute_rollout(
         for number in range(steps):
             index = len(samples)
             outputs, exact = _run_step((model, wide_model), spec, (inputs, wide_inputs), index)
-            sample = _write_step(folder.rollout(index), spec, inputs, outputs, exact)
+            sample = _write_step(folder, index, spec, inputs, (outputs, exact))
             name = f"{loop.name}step {index + 1}"
-            samples.append(
-                sample.model_copy(update={"index": index, "name": name, "begins": number == 0})
-            )
+            samples.append(sample.model_copy(update={"name": name, "begins": number == 0}))
             if generated:
                 outputs = _require_generated(spec, name, outputs, generated[number])
             following = advance_inputs(spec, inputs, outputs)
@@ -120,25 +117,25 @@ def _run_step(
 
 
 def _write_step(
-    folder: Path, spec: ModelSpec, inputs: Tensors, outputs: Outputs, exact: Outputs | None
+    folder: JobFolder,
+    index: int,
+    spec: ModelSpec,
+    inputs: Tensors,
+    outputs: tuple[Outputs, Outputs | None],
 ) -> Sample:
-    write_sample(
-        folder,
-        [to_numpy(inputs[item.name]) for item in spec.inputs],
-        [to_value(output) for output in outputs],
-        [to_value(output) for output in exact or ()],
-    )
-    noise = compute_noise([(outputs, exact)])
+    values = ([to_value(each) for each in group or ()] for group in outputs)
+    write_sample(folder.rollout(index), [to_numpy(inputs[i.name]) for i in spec.inputs], *values)
+    noise = compute_noise([outputs])
     return Sample(
-        index=0,
+        index=index,
         name="",
         kind="rollout",
         axes=measure_sizes(spec.inputs, inputs),
-        scales=tuple(compute_scale(output) for output in outputs),
-        exact=exact is not None,
+        scales=tuple(compute_scale(output) for output in outputs[0]),
+        exact=outputs[1] is not None,
         noise=noise.shares,
         large_noise=noise.large,
-        sha256=hash_sample(folder),
+        sha256=hash_sample(folder.rollout(index)),
     )
 
 
@@ -193,8 +190,11 @@ def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensor
     following = dict(inputs)
     for position, output in enumerate(spec.outputs):
         if target := feeds.get(output.name):
-            value = _require_tensor(outputs[position])
-            following[target] = convert_output(value, output, items[target])
+            value, dtype = _require_tensor(outputs[position]), items[target].dtype
+            if "int" in dtype and "float" in output.dtype:  # the token with the largest logit
+                is_text = value.ndim == len(items[target].shape) + 1 and value.ndim > 2
+                value = (value[:, -1:] if is_text else value).argmax(-1).to(getattr(torch, dtype))
+            following[target] = value
     targets = [items[name] for name in feeds.values()]
     sizes = measure_sizes(targets, following)
     sizes = spec.complete_sizes(measure_sizes(spec.inputs, inputs) | sizes)
@@ -208,19 +208,6 @@ def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensor
         else:
             following[item.name] = _resize(inputs[item.name], item, sizes)
     return following
-
-
-def convert_output(value: torch.Tensor, output: Output, item: Input) -> torch.Tensor:
-    """Return the next value of an input: the output, or the token with the largest logit."""
-    if not is_greedy(output, item):
-        return value
-    last = value[:, -1:] if value.ndim == len(item.shape) + 1 and value.ndim > 2 else value
-    return last.argmax(-1).to(getattr(torch, item.dtype))
-
-
-def is_greedy(output: Output, item: Input) -> bool:
-    """Return True if an input receives tokens that logits select."""
-    return "int" in item.dtype and "float" in output.dtype
 
 
 def _resize(value: torch.Tensor, item: Input, sizes: dict[str, int]) -> torch.Tensor:

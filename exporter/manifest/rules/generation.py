@@ -63,9 +63,6 @@ def resolve_rollout(
         caches = {name: name.replace("present", "past_key_values", 1) for name in names}
         tokens = {"logits": "input_ids"}
         table = Rollout(steps=generate.steps, feeds=tokens | caches)
-    if table is None:
-        _require_tokens(model, is_greedy=False)
-        return None
     named = {(shape.is_input, shape.name): shape for shape in shapes.values()}
     tables = {
         (is_input, each.name): each
@@ -74,7 +71,7 @@ def resolve_rollout(
     }
     feeds: dict[str, str] = {}
     selects_tokens = False
-    for source, target in table.feeds.items():
+    for source, target in table.feeds.items() if table else ():
         path: KeyPath = ("rollout", "feeds", source)
         pairs = [(source, target)]
         if layer := PLACEHOLDER.search(source):
@@ -110,12 +107,7 @@ def resolve_rollout(
                 text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
                 model.add_problem(path, f"{text}; feed an output with these dimensions")
             feeds[one] = other
-    _require_tokens(model, is_greedy=selects_tokens)
-    return Rollout(steps=table.steps, feeds=feeds) if feeds else None
-
-
-def _require_tokens(model: EffectiveSettings, *, is_greedy: bool) -> None:
-    """Report a share of tokens without a loop that selects them."""
-    if model.settings.tokens is not None and not is_greedy:
+    if model.settings.tokens is not None and not selects_tokens:
         message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"
         model.add_problem(("tokens",), message)
+    return Rollout(steps=table.steps, feeds=feeds) if table and feeds else None
