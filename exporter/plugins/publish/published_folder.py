@@ -246,7 +246,8 @@ def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path)
     """Copy the configuration and the tokenizer of a model that transformers read from a folder.
 
     Raises:
-        ExporterError: UNREADABLE if the tokenizer has more tokens than the logits have values.
+        ExporterError: UNREADABLE if the tokenizer is none, or has more tokens than the logits have
+            values.
     """
     files = (root / each.file for each in candidate.records[0].sources if "*" not in each.file)
     for config in (file for file in files if file.name == "config.json"):
@@ -256,11 +257,18 @@ def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path)
         size = next((out.shape[-1] for out in spec.outputs if out.name == "logits"), "")
         tokenizer = folder / "tokenizer.json"
         if isinstance(size, int) and tokenizer.is_file():
-            table = json.loads(tokenizer.read_text(encoding="utf-8"))
-            added = [token["id"] + 1 for token in table.get("added_tokens", ())]
-            if (count := max([len(table["model"]["vocab"]), *added])) > size:
-                message = f"{config.parent.name}/tokenizer.json: has {count} tokens, the logits "
-                message += f"have {size} values; copy the tokenizer of this model there"
+            name, fix = f"{config.parent.name}/{tokenizer.name}", "copy the tokenizer of this model"
+            try:
+                table = json.loads(tokenizer.read_text(encoding="utf-8"))
+                words = table["model"]["vocab"]
+                numbers = words.values() if isinstance(words, dict) else range(len(words))
+                added = (token["id"] for token in table.get("added_tokens", ()))
+                count = 1 + max([*numbers, *added])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                message = f"{name}: is no tokenizer: {type(error).__name__}: {error}; {fix}"
+                raise ExporterError(ExitCode.UNREADABLE, message) from error
+            if count > size:
+                message = f"{name}: has a token {count - 1}, the logits have {size} values; {fix}"
                 raise ExporterError(ExitCode.UNREADABLE, message)
 
 

@@ -204,6 +204,8 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
         last = steps[starts[-1]].axes if starts else {}
         is_alone = last.get("batch") == 1 and last.get("length", 1) > 1
         try:
+            if not starts:
+                raise ValueError("the published folder has no prompts; publish the entry again")
             generate = _open_package(item.path, spec, is_alone=is_alone)
             for start, end in zip(starts, [*starts[1:], None], strict=True):
                 compared = compare_tokens(steps[start:end], context, generate)

@@ -53,18 +53,34 @@ def test_one_device_that_is_not_green_is_enough_to_refuse(status: Status) -> Non
     assert choice.reason.endswith("on ort: no")
 
 
-@pytest.mark.parametrize("added", [{}, {"added_tokens": [{"id": 1000}]}])
-def test_a_tokenizer_is_copied_if_it_fits_the_logits(tmp_path: Path, added: dict[str, Any]) -> None:
+WORDS = {f"w{number}": number for number in range(1000)}
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "message"),
+    [
+        ({"model": {"vocab": WORDS}}, ""),
+        ({"model": {"vocab": [["w", 0.0]] * 1000}}, ""),
+        ({"model": {"vocab": [["w", 0.0]] * 1001}}, "has a token 1000, the logits have 1000"),
+        ({"model": {"vocab": {"w": 1000}}}, "has a token 1000, the logits have 1000 values; copy"),
+        ({"model": {"vocab": WORDS}, "added_tokens": [{"id": 1000}]}, "has a token 1000"),
+        ({"models": {}}, "is no tokenizer: KeyError: 'model'; copy the tokenizer of this model"),
+        ([], "is no tokenizer: TypeError"),
+    ],
+)
+def test_a_tokenizer_is_copied_if_it_fits_the_logits(
+    tmp_path: Path, tokenizer: Any, message: str
+) -> None:
     (tmp_path / "net").mkdir()
     (tmp_path / "folder").mkdir()
-    words = {"model": {"vocab": {f"w{number}": number for number in range(1000)}}, **added}
-    for name, text in (("config.json", "{}"), ("tokenizer.json", json.dumps(words)), ("a.py", "")):
-        (tmp_path / "net" / name).write_text(text)
+    text = json.dumps(tokenizer)
+    for name, content in (("config.json", "{}"), ("tokenizer.json", text), ("a.py", "")):
+        (tmp_path / "net" / name).write_text(content)
     source = Source(file="net/config.json", state="0" * 64)
     choice = decide(make_record("net/18/cpu", sources=(source,)))
     assert isinstance(choice, Candidate)
-    message = "net/tokenizer.json: has 1001 tokens, the logits have 1000 values"
-    with pytest.raises(ExporterError, match=message) if added else nullcontext():
+    expected = pytest.raises(ExporterError, match=f"net/tokenizer.json: {message}")
+    with expected if message else nullcontext():
         copy_assets(choice, make_spec(), tmp_path, tmp_path / "folder")
         copied = {path.name for path in (tmp_path / "folder").iterdir()}
         assert copied == {"config.json", "tokenizer.json"}

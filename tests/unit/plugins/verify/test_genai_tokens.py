@@ -48,7 +48,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def write_folder(folder: Path, config: str, axes: Mapping[str, int]) -> PublishedFile:
+def write_folder(
+    folder: Path, config: str, axes: Mapping[str, int], *, has_prompt: bool
+) -> PublishedFile:
     """Write four steps after (8) and (3, 4), with padding on the left; `axes` are its sizes."""
     texts, steps = [[0, 8], [3, 4]], list[Sample]()
     for index in range(4):
@@ -67,7 +69,7 @@ def write_folder(folder: Path, config: str, axes: Mapping[str, int]) -> Publishe
                 name=f"step {index + 1}",
                 kind="rollout",
                 axes=dict(axes),
-                begins=index == 0,
+                begins=has_prompt and index == 0,
                 sha256=hash_sample(stored),
             )
         )
@@ -120,8 +122,9 @@ def check(
     end: int = 2,
     tokens: float | None = None,
     axes: Mapping[str, int] = MappingProxyType({}),
+    has_prompt: bool = True,
 ) -> tuple[CheckResult, Package]:
-    item = write_folder(folder, config, axes)
+    item = write_folder(folder, config, axes, has_prompt=has_prompt)
     names = [path.relative_to(folder).as_posix() for path in folder.glob("rollout/*/*.pb")]
     publication = Publication(
         model="net",
@@ -149,6 +152,12 @@ def test_equal_tokens_pass_up_to_the_end_of_each_row(
     # One token of the first row, which ends, and four of the second.
     message = "ONNX Runtime GenAI 0.18.0 selects the 5 tokens of 1 prompt"
     assert (result.status, result.message) == (Status.PASS, message)
+
+
+def test_a_folder_without_prompts_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, package = check(tmp_path, monkeypatch, has_prompt=False)
+    assert (result.status, package.opened) == (Status.FAIL, [])
+    assert "has no prompts" in result.message
 
 
 @pytest.mark.parametrize(
