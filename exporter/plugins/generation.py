@@ -123,11 +123,7 @@ class GeneratorPart(torch.nn.Module):
                 yield Loop(f"prompt {rows} x {length}, ", inputs, prompt)
 
     def generate_logits(self, request: Mapping[str, Any], steps: int) -> tuple[torch.Tensor, ...]:
-        """Return the logits of greedy `generate` for each of the next tokens.
-
-        Returns:
-            A tensor `[batch, vocabulary]` for each step.
-        """
+        """Return the logits `[batch, vocabulary]` of greedy `generate` for each next token."""
         (model,) = self.generator
         with wrap_calls(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
@@ -138,15 +134,6 @@ class GeneratorPart(torch.nn.Module):
                 return_dict_in_generate=True,
             )
         return tuple(generated.logits)
-
-    def limit_dynamic_shapes(self, shapes: _Shapes) -> Any:
-        """Return the dynamic dimensions of the call for the exporter.
-
-        Args:
-            shapes: The declared shape of each tensor in the order of the call.
-        """
-        dynamo = importlib.import_module(f"{_PACKAGE}.exporters.exporter_dynamo")
-        return _limit(dynamo.get_auto_dynamic_shapes(self.fill_call({})), shapes)
 
     def _run(self, call: dict[str, Any]) -> Any:
         with _utils().apply_patches("dynamo"):  # a sliding window keeps all tokens, as in the file
@@ -183,7 +170,11 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             outputs than the interface.
     """
     with wrap_calls(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
-        model = _simplify_generation(_require_generator(model))
+        if problems := list(_find_token_problems(_require_generator(model), generate)):
+            message = f"`generate` of the model has {join_names(problems)}; correct the entry, or "
+            message += "the `generation_config` of the model"
+            raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+        model = _simplify_generation(model)
         module = _build_part(model, generate.part, _draw_prompt(model, 2, 5, 5))
     fix = f"correct the interface; `exporter add {spec.source} --dry-run` prints it"
     for kind, actual, declared in (
@@ -191,13 +182,12 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
         ("outputs", list(module.outputs), [item.name for item in spec.outputs]),
     ):
         missing = [name for name in actual if name not in declared]
+        problems = [f"without {name}" for name in missing]
         unknown = [name for name in declared if name not in actual]
-        if missing or unknown:
-            hints = [f"{name}{suggest_nearest(name, missing)}" for name in unknown]
-            problems = [f"without {join_names(missing)}"] if missing else []
-            problems += [f"with {join_names(hints)}, which it lacks"] if unknown else []
+        problems += [f"with {name}{suggest_nearest(name, missing)}" for name in unknown]
+        if problems:
             message = f"the {generate.part} has the {kind} {join_names(actual, 99)}; the entry "
-            message += f"declares them {' and '.join(problems)}; {fix}"
+            message += f"declares them {join_names(problems)}; {fix}"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     for item in spec.inputs:
         tensor = module.inputs[item.name]
@@ -213,6 +203,29 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
     return module
 
 
+def _read_special_tokens(model: Any) -> dict[str, Any]:
+    """Return the tokens of `generate` that begin, end and pad a text, by the keys of an entry."""
+    usual, is_pair = model.generation_config, model.config.is_encoder_decoder
+    names = {"begin": "decoder_start" if is_pair else "bos", "end": "eos", "padding": "pad"}
+    tokens = {key: getattr(usual, f"{name}_token_id", None) for key, name in names.items()}
+    return tokens | ({"end": [tokens["end"]]} if isinstance(tokens["end"], int) else {})
+
+
+def _find_token_problems(model: Any, generate: Generate) -> Iterator[str]:
+    """Yield each special token of the entry that differs; it may name further ends of a text.
+
+    A token that the entry leaves out is no promise, but each text of a decoder with an encoder
+    begins with `begin`.
+    """
+    default, is_pair = Generate(), model.config.is_encoder_decoder
+    for name, usual in _read_special_tokens(model).items() if generate.part == DECODER else ():
+        chosen = getattr(generate, name)
+        is_left_out = chosen == getattr(default, name) and not (is_pair and name == "begin")
+        fits = set(usual or ()) <= set(chosen) if name == "end" else usual in (None, chosen)
+        if not (is_left_out or fits):
+            yield f"{name} = {usual}, the entry has {list(chosen) if name == 'end' else chosen}"
+
+
 def convert_part(model: GeneratorPart, spec: ModelSpec, inputs: Tensors, opset: int) -> ir.Model:
     """Export a part by the exporter of transformers, with all dynamic axes of the interface.
 
@@ -221,10 +234,11 @@ def convert_part(model: GeneratorPart, spec: ModelSpec, inputs: Tensors, opset: 
     """
     with wrap_calls(Stage.CONVERT), apply_state(spec):
         exporters = importlib.import_module(f"{_PACKAGE}.exporters")
+        dynamo = importlib.import_module(f"{_PACKAGE}.exporters.exporter_dynamo")
         shapes = {item.name: item.shape for item in spec.inputs}
         in_order = iter([shapes.get(name, ()) for name in model.input_names.values()])
         config = exporters.OnnxConfig(
-            dynamic_shapes=model.limit_dynamic_shapes(in_order),
+            dynamic_shapes=_limit(dynamo.get_auto_dynamic_shapes(model.fill_call({})), in_order),
             opset_version=opset,
             optimize=spec.options.get("optimize", True),
         )
@@ -259,26 +273,19 @@ def wrap_calls(stage: Stage) -> Iterator[None]:
         with wrap_errors(stage):
             yield
     except Failure as failure:
-        installed = version(_PACKAGE) if failure.__cause__ else ""
-        if not installed or installed.startswith(tuple(f"{each}." for each in _TESTED_RELEASES)):
-            raise
-        failure.message += f"; {_PACKAGE} {installed} is not tested: install {_TESTED}"
-        failure.args = (failure.message,)
+        state = "is not installed"
+        with suppress(PackageNotFoundError):
+            state = f"{version(_PACKAGE)} is not tested"
+        if failure.__cause__ and not any(f" {each}." in f" {state}" for each in _TESTED_RELEASES):
+            failure.message += f"; {_PACKAGE} {state}: install {_TESTED}"
+            failure.args = (failure.message,)
         raise
 
 
 def require_package() -> None:
     """Raise a failure of the stage `source` if the installed transformers has no exporters."""
-    try:
+    with wrap_calls(Stage.SOURCE):
         importlib.import_module(f"{_PACKAGE}.exporters.exporter_onnx")
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith(_PACKAGE):
-            raise
-        problem = "the package is not installed"
-        with suppress(PackageNotFoundError):
-            problem = f"{_PACKAGE} {version(_PACKAGE)} has no exporters"
-        message = f"exporter = '{_PACKAGE}': {problem}; install {_TESTED}"
-        raise Failure(Stage.SOURCE, message) from None
 
 
 class _PartOfPair(torch.nn.Module):
@@ -358,7 +365,8 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
         Failure: Stage `source`, if `generate` does not support the model with a cache.
     """
     with wrap_calls(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
-        model = _simplify_generation(_require_generator(model))
+        tokens = _read_special_tokens(_require_generator(model))
+        model = _simplify_generation(model)
         require_package()
         is_pair, parts = model.config.is_encoder_decoder, {}
         for name in (DECODER, ENCODER) if is_pair else (DECODER,):
@@ -372,18 +380,20 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
                 for key, first in (("inputs", modules[0].inputs), ("outputs", modules[0].outputs))
             }
     config = model.config.get_text_config()
-    if not any("past_key_values." in each["name"] for each in parts[DECODER]["inputs"]):
-        text = f"`generate`: {type(model).__name__} has no cache of keys and values; write a module"
-        text += " with its states as inputs and outputs, and an entry for it"
+    states = [each["name"] for each in parts[DECODER]["inputs"] if "." in each["name"]]
+    others = [name for name in states if not name.startswith("past_key_values.")]
+    if others or not states:
+        text = (
+            f"`generate`: {type(model).__name__} has {join_names(others) or 'no states'}; only a "
+        )
+        text += "cache of keys and values is known; write a module with its states as inputs and "
+        text += "outputs, and an entry for it"
         raise Failure(Stage.SOURCE, text, status=Status.FAIL)
     usual = getattr(config, "max_position_embeddings", None)
     return {
         "parts": parts,
         "vocabulary": config.vocab_size,
-        "tokens": [
-            getattr(config, f"{name}_token_id", None)
-            for name in ("decoder_start" if is_pair else "bos", "eos", "pad")
-        ],
+        "tokens": tokens,
         "limit": getattr(config, "max_target_positions", None) or usual,
     }
 

@@ -141,7 +141,7 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
     cells = read_cells(project)
     if find_spec("transformers") is None:
         assert export.returncode == 1
-        assert export.stdout.count("the package is not installed; install") == 2, export.stdout
+        assert export.stdout.count("transformers is not installed: install") == 2, export.stdout
         pytest.skip("transformers is not installed; run `nox -s zoo -- --generators`")
     assert {record.status for record in cells.values()} == {Status.PASS}, export.stdout
     checks = {each.check: each for each in cells["llama/18/cpu"].checks}

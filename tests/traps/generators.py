@@ -161,7 +161,8 @@ def _pair(
     feeds = {"logits": "input_ids"}
     feeds |= {f"present.{n}": f"past_key_values.{n}" for n, *_ in new}
     return _generator(
-        name, story, source, Generate(part=part), (inputs, outputs), verdict,
+        name, story, source, Generate(part=part, begin=0 if source == "t5" else 2),
+        (inputs, outputs), verdict,
         rollout=Rollout(steps=32, feeds=feeds) if part == "decoder" else None, **fields,
     )  # fmt: skip
 

@@ -131,11 +131,12 @@ class Generate(Table):
     """The number of tokens after each prompt: two rows with padding on the left, one token, three
     rows without padding, and a prompt longer than a sliding window."""
     begin: int = 0
-    """The token that begins a text, for the configuration of a published file."""
+    """The token that begins a text of a published folder: that of `generate`."""
     end: Items[int] = ()
-    """The tokens that end a text. The proof ignores them, so that it has all steps."""
+    """The tokens that end a text: those of `generate`, and further ones. The proof ignores them, so
+    that it has all steps."""
     padding: int = 0
-    """The token of padding."""
+    """The token of padding: that of `generate`, if it has one."""
 
 
 class Rollout(Table):

@@ -79,9 +79,8 @@ def name_part(id: str, part: str) -> str:
 def format_generator(id: str, source: Source, measured: Mapping[str, Any]) -> str:
     """Return the manifest file of a model that generates, with an entry for each part."""
     lines = ["#:schema manifest.schema.json", "format = 1"]
-    begin, end, padding = measured["tokens"]
-    named = {"begin": begin, "end": [end] if isinstance(end, int) else end, "padding": padding}
-    words = [f"{name} = {json.dumps(each)}" for name, each in named.items() if each is not None]
+    tokens = measured["tokens"].items()
+    words = [f"{name} = {json.dumps(each)}" for name, each in tokens if each is not None]
     settings = {DECODER: ["steps = 32", *words], ENCODER: ['part = "encoder"']}
     for part, tables in measured["parts"].items():
         lines += ["", f"[models.{name_part(id, part)}]", f"source = {json.dumps(source.text)}"]
@@ -113,12 +112,6 @@ def _format_tensors(
     for tensor in tensors:
         forms.setdefault(_LAYER.sub(".{layer}.", tensor["name"]), []).append(tensor)
     is_equal = all(len({(t["dtype"], *t["shape"]) for t in group}) == 1 for group in forms.values())
-    numbered = (  # `repeat` counts from 0; a hybrid model has a cache in some layers only
-        [tensor["name"] for tensor in group]
-        == [name.replace("{layer}", str(number)) for number in range(len(group))]
-        for name, group in forms.items()
-    )
-    is_equal = is_equal and all(numbered)
     groups = forms if is_equal else {tensor["name"]: [tensor] for tensor in tensors}
     for name, group in groups.items():
         first, dtype = group[0], group[0]["dtype"]

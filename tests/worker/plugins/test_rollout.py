@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
 from contextlib import nullcontext
@@ -82,6 +83,60 @@ def test_a_model_with_pictures_names_its_parts(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Failure) as caught:
         measure_interface(PreTrainedModel(), SPEC)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize("is_hybrid", [True, False])
+def test_a_model_with_other_states_is_named(
+    monkeypatch: pytest.MonkeyPatch, *, is_hybrid: bool
+) -> None:
+    def keep(layer: tiny_transformers.Layer, keys: torch.Tensor, values: torch.Tensor) -> None:
+        cache = {"keys": keys, "values": values} if is_hybrid else {}
+        vars(layer).update(cache, conv_states=[keys[:, 0, :1]])
+
+    def run(model: PreTrainedModel, *_: object, **__: object) -> dict[str, object]:
+        layers = [tiny_transformers.Layer(*torch.zeros(2, 2, 2, 5, 8)) for _ in range(2)]
+        return {"logits": torch.zeros(2, 5, 64), "past_key_values": tiny_transformers.Cache(layers)}
+
+    monkeypatch.setattr(tiny_transformers.Layer, "__init__", keep)
+    monkeypatch.setattr(PreTrainedModel, "forward", run)
+    message = (
+        r"`generate`: PreTrainedModel has input\.past_key_values\.layers\.0\.conv_states\.0, .*"
+    )
+    with pytest.raises(Failure, match=f"{message}; only a cache of keys and values is known"):
+        measure_interface(PreTrainedModel(), SPEC)
+
+
+TWO_ENDS = SimpleNamespace(bos_token_id=1, eos_token_id=[2, 7], pad_token_id=5)
+
+
+@pytest.mark.parametrize(
+    ("table", "is_pair", "message"),
+    [
+        ({}, False, ""),
+        ({"begin": 1, "end": [2, 7], "padding": 5}, False, ""),
+        ({"end": [2, 7, 9]}, False, ""),
+        ({"end": [2]}, False, "end = [2, 7], the entry has [2]; correct the entry, or"),
+        ({"begin": 3}, False, "begin = 1, the entry has 3"),
+        ({"padding": 2}, False, "padding = 5, the entry has 2"),
+        ({}, True, "begin = 8, the entry has 0"),  # the first token of each text
+    ],
+)
+def test_the_special_tokens_of_an_entry_are_those_of_generate(
+    table: dict[str, object], message: str, tmp_path: Path, *, is_pair: bool
+) -> None:
+    spec, model = load_decoder(tmp_path), PreTrainedModel()
+    model.config.is_encoder_decoder = is_pair
+    model.generation_config = SimpleNamespace(**vars(TWO_ENDS), decoder_start_token_id=8)
+    expected = pytest.raises(Failure, match=re.escape(message)) if message else nullcontext()
+    with expected:
+        select_part(model, spec, Generate.model_validate(table))
+
+
+def test_the_entry_gets_the_special_tokens_of_generate(tmp_path: Path) -> None:
+    model = PreTrainedModel()
+    model.generation_config = TWO_ENDS
+    text = format_generator("net", Source(text="nets.py:net"), measure_interface(model, SPEC))
+    assert "generate = { steps = 32, begin = 1, end = [2, 7], padding = 5 }" in text
 
 
 def feed(number: int, kind: str, other: str) -> tuple[str, str]:

@@ -369,17 +369,16 @@ def test_a_folder_names_its_class(
 
 
 @pytest.mark.parametrize(
-    ("layers", "names"),
+    ("heads", "names"),
     [
-        ([0, 1], ["past_key_values.{layer}.key"]),
-        ([1], ["past_key_values.1.key"]),  # a hybrid model: layer 0 has another state
-        ([0, 2], ["past_key_values.0.key", "past_key_values.2.key"]),
+        ([2, 2], ["past_key_values.{layer}.key"]),
+        ([2, 4], ["past_key_values.0.key", "past_key_values.1.key"]),
     ],
 )
-def test_layers_are_one_table_if_no_number_is_missing(layers: list[int], names: list[str]) -> None:
+def test_equal_layers_are_one_table(heads: list[int], names: list[str]) -> None:
     tensors = [
-        {"name": f"past_key_values.{layer}.key", "dtype": "float32", "shape": ["batch", 2]}
-        for layer in layers
+        {"name": f"past_key_values.{layer}.key", "dtype": "float32", "shape": ["batch", count]}
+        for layer, count in enumerate(heads)
     ]
     parts = {"decoder": {"inputs": tensors, "outputs": []}}
     text = format_interface("net", {"parts": parts, "limit": None, "vocabulary": 9})
