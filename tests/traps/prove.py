@@ -22,12 +22,16 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
+from exporter.worker.dependencies import packages, source_files
+from exporter.worker.dependencies.source_files import list_module_files
 from exporter.worker.job_output import JobOutput
 from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import FileProof
 from tests.integration.program_server import call_in_forks
 from tests.traps.trap import ROOT, Trap
 
+#: The modules of these files are loaded here and in no worker, except the models.
+_TESTS = f"{ROOT}/tests/"
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
 
 
@@ -69,6 +73,8 @@ def export(
     # A worker has one thread and so may fork; the processes of pytest-xdist have more.
     one_thread = patch.object(threading, "active_count", return_value=1)
     with _restore_streams(), one_thread, ExitStack() as patches, warnings.catch_warnings():
+        for module in (packages, source_files):
+            patches.enter_context(patch.object(module, "list_module_files", _list_module_files))
         if spec.passes:
             patches.enter_context(call_in_forks())
         elif not diagnose:
@@ -106,6 +112,12 @@ def _exported(text: str) -> Path:
     if record.status.is_red:
         raise AssertionError(f"{spec.source} is not sound to begin with: {record.message}")
     return folder
+
+
+def _list_module_files() -> list[str]:
+    """Return the files of the loaded modules of a worker, which has none of the tests."""
+    files = list_module_files()
+    return [file for file in files if not file.startswith(_TESTS) or "/models/" in file]
 
 
 @contextmanager

@@ -156,18 +156,27 @@ def _is_of_model(file: str, root: str) -> bool:
     return not is_harmless and is_model_code(file, Path(root))
 
 
-@cache
 def _find_mentions(file: str, root: str) -> frozenset[str]:
     """Return the harmless distributions with a module whose name a file of a model contains."""
-    if not (_is_of_model(file, root) and Path(file).is_file()):
+    return _read_mentions(file) if _is_of_model(file, root) else frozenset()
+
+
+# Cached for a file only, because a process without forks has a root for each job.
+@cache
+def _read_mentions(file: str) -> frozenset[str]:
+    if not Path(file).is_file():
         return frozenset()
     with open_regular_file(Path(file), may_be_link=True) as opened:
         content = opened.read()
-    return frozenset(
-        owner
+    return frozenset(owner for module, owner in _list_harmless_modules() if module in content)
+
+
+@cache
+def _list_harmless_modules() -> tuple[tuple[bytes, str], ...]:
+    return tuple(
+        (module.encode(), owner)
         for module, owners in map_module_owners().items()
         for owner in _HARMLESS.intersection(owners)
-        if module.encode() in content
     )
 
 

@@ -102,6 +102,6 @@ def test_a_harmless_package_counts_if_the_model_mentions_it(
     path = project / "progress.py"
     for text, is_counted in (("import json", False), ("from packaging import version", True)):
         path.write_text(text)
-        module._find_mentions.cache_clear()
+        module._read_mentions.cache_clear()
         monkeypatch.setattr(module, "list_module_files", lambda: [str(path)])
         assert ("packaging" in list_loaded_packages(project)) is is_counted
