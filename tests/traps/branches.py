@@ -9,7 +9,6 @@ from exporter.manifest import Axis
 from tests.traps.trap import (
     DYNAMO,
     SOUND,
-    TORCHSCRIPT,
     Trap,
     contract,
     declare,
@@ -17,9 +16,8 @@ from tests.traps.trap import (
     declare_output,
     make_fill,
     parity,
+    traps,
 )
-
-_NAMES = {TORCHSCRIPT: "", DYNAMO: " under dynamo"}
 
 
 def _declare_lines(**length: object) -> dict[str, object]:
@@ -88,11 +86,7 @@ def _trap_both(
 ) -> tuple[Trap, Trap]:
     """Return a trap for each exporter; without a message the model is sound."""
     verdict = parity("axes", message) if message else SOUND
-    torchscript, dynamo = (
-        Trap(f"{name}{suffix}", story, contract(f"branches.py:{source}", opset, **changes), verdict)
-        for opset, suffix in _NAMES.items()
-    )
-    return torchscript, dynamo
+    return traps(name, story, f"branches.py:{source}", verdict, **changes)
 
 
 BRANCHES = (

@@ -17,6 +17,7 @@ from tests.traps.trap import (
     parity,
     refused,
     structure,
+    traps,
 )
 
 _EXTRA = {"inputs": (declare_input(), declare_input("extra", at="args[1]"))}
@@ -29,15 +30,11 @@ def _pair(first: str, second: str) -> dict[str, object]:
 
 
 SIGNATURES = (
-    Trap(
+    *traps(
         "dict output",
         "its values in the order of its keys",
-        contract("outputs.py:Dictionary", **_pair("double", "back")),
-    ),
-    Trap(
-        "dict output under dynamo",
-        "its values in the order of its keys",
-        contract("outputs.py:Dictionary", DYNAMO, **_pair("double", "back")),
+        "outputs.py:Dictionary",
+        **_pair("double", "back"),
     ),
     Trap(
         "dict output in another order",
@@ -57,31 +54,18 @@ SIGNATURES = (
         contract("outputs.py:Number", **_SIZED),
         refused(Stage.CONVERT, "output 1 (7"),
     ),
-    Trap(
+    *traps(
         "size as a number output",
         "a size of Python is an int64 scalar of the graph",
-        contract("outputs.py:Size", **_SIZED),
-    ),
-    Trap(
-        "size as a number output under dynamo",
-        "a size of Python is an int64 scalar of the graph",
-        contract("outputs.py:Size", DYNAMO, **_SIZED),
+        "outputs.py:Size",
+        **_SIZED,
     ),
     Trap(
         "mapping of a class of the project",
         "its values in the order of its keys",
         contract("outputs.py:Results", DYNAMO, **_pair("double", "back")),
     ),
-    Trap(
-        "None output",
-        "None is no output, and the declared one is there",
-        contract("outputs.py:Nothing"),
-    ),
-    Trap(
-        "None output under dynamo",
-        "None is no output, and the declared one is there",
-        contract("outputs.py:Nothing", DYNAMO),
-    ),
+    *traps("None output", "None is no output, and the declared one is there", "outputs.py:Nothing"),
     Trap(
         "None output that was declared",
         "two are declared and one of them is None",
@@ -113,15 +97,11 @@ SIGNATURES = (
         contract("values.py:ItemKept", **_pair("a", "b")),
         failed(Stage.SOURCE, "the model returns 1 output ("),
     ),
-    Trap(
+    *traps(
         "one tensor as two outputs",
         "both names have it",
-        contract("outputs.py:SameOutputTwice", **_pair("a", "b")),
-    ),
-    Trap(
-        "one tensor as two outputs under dynamo",
-        "both names have it",
-        contract("outputs.py:SameOutputTwice", DYNAMO, **_pair("a", "b")),
+        "outputs.py:SameOutputTwice",
+        **_pair("a", "b"),
     ),
     Trap(
         "one tensor as two outputs under dynamo, not optimised",
@@ -147,15 +127,11 @@ SIGNATURES = (
             options={"export_params": False},
         ),
     ),
-    Trap(
+    *traps(
         "input as an output",
         "the input keeps its name, the output has its own",
-        contract("outputs.py:PassThrough", **_pair("copy", "double")),
-    ),
-    Trap(
-        "input as an output under dynamo",
-        "the input keeps its name, the output has its own",
-        contract("outputs.py:PassThrough", DYNAMO, **_pair("copy", "double")),
+        "outputs.py:PassThrough",
+        **_pair("copy", "double"),
     ),
     Trap(
         "ignored input",
@@ -184,16 +160,10 @@ SIGNATURES = (
         contract("values.py:ItemKept", signature="x [batch, 4] -> y float64 [batch, 4]"),
         failed(Stage.SOURCE, "output 'y' is declared float64, PyTorch gives float32"),
     ),
-    Trap(
+    *traps(
         "float64 constant",
         "it makes the output float64",
-        contract("outputs.py:Doubled"),
-        failed(Stage.SOURCE, "output 'y' is declared float32, PyTorch gives float64"),
-    ),
-    Trap(
-        "float64 constant under dynamo",
-        "it makes the output float64",
-        contract("outputs.py:Doubled", DYNAMO),
+        "outputs.py:Doubled",
         failed(Stage.SOURCE, "output 'y' is declared float32, PyTorch gives float64"),
     ),
     Trap(

@@ -18,6 +18,7 @@ from tests.traps.trap import (
     parity,
     refused,
     structure,
+    traps,
 )
 
 _IDS = declare_input(
@@ -49,12 +50,7 @@ SIZES = (
         contract("sizes.py:ViewInt"),
         parity("axes", "the runtime fails"),
     ),
-    Trap("view by the shape", "a size that stays symbolic", contract("sizes.py:ViewSize")),
-    Trap(
-        "view by the shape under dynamo",
-        "a size that stays symbolic",
-        contract("sizes.py:ViewSize", DYNAMO),
-    ),
+    *traps("view by the shape", "a size that stays symbolic", "sizes.py:ViewSize"),
     Trap("view by -1", "-1 means any batch", contract("sizes.py:ViewRest")),
     Trap(
         "in-place arithmetic on a size",

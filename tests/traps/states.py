@@ -19,6 +19,7 @@ from tests.traps.trap import (
     parity,
     refused,
     structure,
+    traps,
 )
 
 _TWO = {"inputs": (declare_input("left"), declare_input("right", at="args[1]"))}
@@ -48,16 +49,10 @@ STATES = (
         contract("numbers.py:AlwaysDropped"),
         inconclusive("determinism", "PyTorch differs from itself"),
     ),
-    Trap(
+    *traps(
         "torch.rand in forward",
         "PyTorch gives two answers to one question",
-        contract("numbers.py:Noisy"),
-        inconclusive("determinism", "PyTorch differs from itself"),
-    ),
-    Trap(
-        "torch.rand in forward under dynamo",
-        "PyTorch gives two answers to one question",
-        contract("numbers.py:Noisy", DYNAMO),
+        "numbers.py:Noisy",
         inconclusive("determinism", "PyTorch differs from itself"),
     ),
     Trap(
@@ -122,16 +117,10 @@ STATES = (
         contract("buffers.py:ReplacesBuffer"),
         inconclusive("determinism", "keeps state in its buffers"),
     ),
-    Trap(
+    *traps(
         "buffer that counts calls",
         "the second call gives another answer; a file has no second call",
-        contract("numbers.py:CallCounter"),
-        inconclusive("determinism", "keeps state"),
-    ),
-    Trap(
-        "buffer that counts calls under dynamo",
-        "the second call gives another answer; a file has no second call",
-        contract("numbers.py:CallCounter", DYNAMO),
+        "numbers.py:CallCounter",
         inconclusive("determinism", "keeps state"),
     ),
     Trap(
@@ -156,15 +145,10 @@ STATES = (
         "the same table after every first call",
         contract("numbers.py:CachedTable"),
     ),
-    Trap(
+    *traps(
         "caller's input changed in place",
         "the outputs are right; a changed input of PyTorch is no output",
-        contract("numbers.py:WritesInput"),
-    ),
-    Trap(
-        "caller's input changed in place under dynamo",
-        "the outputs are right; a changed input of PyTorch is no output",
-        contract("numbers.py:WritesInput", DYNAMO),
+        "numbers.py:WritesInput",
     ),
     Trap(
         "write through a view",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
@@ -136,6 +137,17 @@ def contract(
     return ModelSpec.model_validate(values | declared | changes)
 
 
+def traps(
+    name: str, story: str, source: str, verdict: Verdict = SOUND, **changes: Any
+) -> tuple[Trap, Trap]:
+    """Return a trap for each exporter, which have one verdict."""
+    torchscript, dynamo = (
+        Trap(f"{name}{suffix}", story, contract(source, opset, **changes), verdict)
+        for opset, suffix in ((TORCHSCRIPT, ""), (DYNAMO, " under dynamo"))
+    )
+    return torchscript, dynamo
+
+
 __all__ = [
     "DYNAMO",
     "ROOT",
@@ -154,4 +166,5 @@ __all__ = [
     "parity",
     "refused",
     "structure",
+    "traps",
 ]

@@ -17,6 +17,7 @@ from tests.traps.trap import (
     parity,
     refused,
     structure,
+    traps,
 )
 
 _COUNT = declare_input("n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3))
@@ -130,15 +131,10 @@ VALUES = (
         contract("values.py:Gate", inputs=(declare_input(), _MASK)),
         structure("signature", "the graph ignores input"),
     ),
-    Trap(
+    *traps(
         "choice inside the graph",
         "`torch.where` chooses again for each input",
-        contract("values.py:Selected"),
-    ),
-    Trap(
-        "choice inside the graph under dynamo",
-        "`torch.where` chooses again for each input",
-        contract("values.py:Selected", DYNAMO),
+        "values.py:Selected",
     ),
     Trap(
         ".item() baked in",
