@@ -86,22 +86,6 @@ def test_workers_of_a_killed_fork_server_are_killed_and_a_new_one_starts(
     assert not is_alive(second)
 
 
-def test_close_ends_running_workers(tmp_path: Path) -> None:
-    starter = make_starter(tmp_path, SLEEPS)
-    starter.start(make_command(tmp_path))
-    worker = read_pid(make_command(tmp_path))
-    starter.close()
-    assert not is_alive(worker)
-
-
-def test_the_end_of_the_parent_ends_fork_server_and_workers(tmp_path: Path) -> None:
-    process = start_parent(tmp_path, SLEEPS)
-    worker = read_pid(make_command(tmp_path))
-    process.kill()
-    process.wait()
-    assert not is_alive(worker)
-
-
 @pytest.mark.parametrize("broken", ["raise SystemExit(1)", "import time; time.sleep(0.2)"])
 def test_without_a_fork_server_each_job_has_a_new_python(tmp_path: Path, broken: str) -> None:
     script = tmp_path / "plain.py"

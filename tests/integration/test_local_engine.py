@@ -71,19 +71,25 @@ TOKENS = (
 KIND = ["spawned"]
 
 
-@pytest.fixture(
-    autouse=True,
-    params=[
+@pytest.fixture(autouse=True)
+def set_starter_kind(request: pytest.FixtureRequest) -> str:
+    """Run a test with workers of a fork server, unless it names a kind."""
+    usual = "warm" if sys.platform == "linux" else "spawned"
+    KIND[0] = getattr(request, "param", usual)
+    return KIND[0]
+
+
+#: Runs a test with each starter, whose processes end in other ways.
+with_each_starter = pytest.mark.parametrize(
+    "set_starter_kind",
+    [
         "spawned",
         pytest.param(
             "warm", marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
         ),
     ],
+    indirect=True,
 )
-def set_starter_kind(request: pytest.FixtureRequest) -> str:
-    """Run each test with each starter."""
-    KIND[0] = request.param
-    return KIND[0]
 
 
 class EventLog:
@@ -163,6 +169,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@with_each_starter
 def test_a_finished_worker_reports_its_announcements_and_records(tmp_path: Path) -> None:
     body = """
         for opset in (17, 18):
@@ -191,6 +198,7 @@ def test_the_next_job_starts_before_the_end_of_the_last_one_is_handled(tmp_path:
     assert ends == [("a", True), ("b", True)]
 
 
+@with_each_starter
 def test_an_early_exit_with_code_0_is_reported_with_the_announced_cells(tmp_path: Path) -> None:
     result, _ = run_one(tmp_path, "announce(17)\nos._exit(0)")
     assert (result.exit_kind, result.code) == (ExitKind.EXITED, 0)
@@ -198,6 +206,7 @@ def test_an_early_exit_with_code_0_is_reported_with_the_announced_cells(tmp_path
     assert [str(cell) for cell in result.last_announcement.cells] == ["tiny/17/cpu"]
 
 
+@with_each_starter
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
 def test_a_signal_is_not_an_exit(tmp_path: Path, number: signal.Signals) -> None:
     result, _ = run_one(tmp_path, f"announce(17)\nos.kill(os.getpid(), {int(number)})")
@@ -214,6 +223,7 @@ def test_the_announcement_of_an_earlier_worker_is_ignored(tmp_path: Path) -> Non
     assert result.code == 4
 
 
+@with_each_starter
 def test_a_timeout_ends_the_process_group_even_if_it_ignores_sigterm(tmp_path: Path) -> None:
     body = """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -277,6 +287,7 @@ def test_a_job_without_end_has_a_wall_limit(
     assert result.exit_kind is ExitKind.TIMEOUT
 
 
+@with_each_starter
 def test_children_of_an_exited_worker_are_killed(tmp_path: Path) -> None:
     body = """
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
@@ -314,6 +325,7 @@ def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert log.endswith(b"the last line")
 
 
+@with_each_starter
 def test_a_worker_has_no_secrets_and_no_terminal(tmp_path: Path) -> None:
     body = """
         put(folder / "seen.json", [dict(os.environ), sys.stdin.read(), os.getpgrp() == os.getpid()])
@@ -350,6 +362,7 @@ def test_the_job_that_the_caller_adds_runs_next(tmp_path: Path) -> None:
     assert [result.code for result in events.results] == [7, 7, 7]
 
 
+@with_each_starter
 def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
     body = """
         put(folder / "pids.json", [os.getpid()])

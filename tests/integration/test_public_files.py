@@ -1,6 +1,6 @@
 """The steps that a job shares between opsets do not change a file.
 
-Each file is equal to the file of the public call. By default the test exports three models at one
+Each file is equal to the file of the public call. By default the test exports two models at one
 opset each. If `PUBLIC=all` is set, as in `nox -s public`, it exports all models at all opsets of
 dynamo.
 """
@@ -29,8 +29,8 @@ MODELS = [
     and len(spec.opsets) > 1  # not the entry for a slow device
 ]
 EVERY = os.environ.get("PUBLIC") == "all"
-#: A branch, a model that dynamo cannot capture, and attention that needs decompositions.
-QUICK = ("branch_captured", "loop_traced", "bert_mini")
+#: A branch, and attention that needs decompositions.
+QUICK = ("branch_captured", "bert_mini")
 
 
 @pytest.fixture(scope="module")

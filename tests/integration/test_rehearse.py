@@ -121,8 +121,7 @@ def test_a_bisect_finds_the_first_release_that_breaks_a_cell(
     ("requirement", "code", "message"),
     [
         ("no-such-package-of-test>=1", 4, "No matching distribution found"),
-        ("scale-of-test>=9", 4, "a bisect needs two releases, got none"),
-        ("scale-of-test>=5", 4, "the index has 1.0, 2.0, 3.0, 4.0"),
+        ("scale-of-test>=9", 4, "the index has 1.0, 2.0, 3.0, 4.0"),
         ("scale-of-test>=4", 4, "a bisect needs two releases, got only 4.0"),
         ("scale-of-test about 2", 4, "scale-of-test about 2: expected comparisons of versions"),
         ("scale-of-test>=3", 3, "no selected cell differs between 3.0 and 4.0"),

@@ -139,26 +139,6 @@ def test_strict_capture_follows_both_states(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("init", "settings"),
-    [
-        ({"gradients": True}, {"export_state": "inference"}),
-        ({"gradients": False}, {"export_state": "plain"}),
-        ({"strict": True}, {"capture": "export"}),
-        ({"strict": False}, {"capture": "strict"}),
-    ],
-)
-def test_a_capture_or_state_of_the_manifest_is_the_only_one(
-    init: dict[str, object], settings: dict[str, object], tmp_path: Path
-) -> None:
-    spec = declare("Selective", init=init, **settings)
-    with pytest.raises(Failure, match="wrong"):
-        export(spec, 18, tmp_path)
-    # The same settings with a model that allows them.
-    allowed = {key: not value for key, value in init.items()}
-    assert export(declare("Selective", init=allowed, **settings), 18, tmp_path).attempts == ()
-
-
 def test_the_first_failure_has_all_attempts(tmp_path: Path) -> None:
     spec = declare("Selective", init={"gradients": True, "strict": True})
     with pytest.raises(Failure) as caught:

@@ -43,10 +43,6 @@ def program():
 captured = program()
 
 
-def scripted():
-    return torch.jit.script(Net().eval())
-
-
 @torch.jit.script
 def function(x: torch.Tensor) -> torch.Tensor:
     y = x
@@ -54,33 +50,6 @@ def function(x: torch.Tensor) -> torch.Tensor:
         y = y * 2.0 + float(i)
     return y[:, :3]
 
-
-@torch.jit.script
-def halve(x: torch.Tensor) -> torch.Tensor:
-    if bool(x.sum() > 0):
-        x = x / 2
-    else:
-        x = x * 3
-    return x
-
-
-class Branch(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if bool(x.mean() > 0):
-            return x + 1
-        return x - 1
-
-
-class Traced(nn.Module):
-    """A model with scripted parts; a tracer keeps their branches."""
-
-    def __init__(self):
-        super().__init__()
-        self.branch = torch.jit.script(Branch())
-        self.linear = nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.linear(halve(self.branch(x)))
 '''
 
 
@@ -118,17 +87,6 @@ def save_program(path: Path, *, dynamic: bool = True, batch: int = 5) -> None:
     torch.export.save(program, path)
 
 
-def test_a_saved_program_passes(root: Path) -> None:
-    save_program(root / "net.pt2")
-    spec = build_spec("net.pt2", 18, 20)
-    records = run_job(spec, root)
-    assert [record.status for record in records.values()] == [Status.PASS] * 2, records[18].message
-    # An import may search the folder for modules.
-    files = {source.file for source in records[18].sources}
-    # Packages that torch imports may search for modules, such as jaraco of setuptools.
-    assert {name for name in files if not name.startswith("*.py")} == {"net.pt2"}
-
-
 @pytest.mark.parametrize("source", ["program", "captured"])
 def test_a_program_from_code_passes_with_a_measured_tolerance(root: Path, source: str) -> None:
     records = run_job(build_spec(f"saved_code.py:{source}", 18), root)
@@ -138,20 +96,6 @@ def test_a_program_from_code_passes_with_a_measured_tolerance(root: Path, source
     assert "of_noise" in parity.metrics
 
 
-@pytest.mark.parametrize("source", ["scripted", "function", "Traced"])
-def test_a_compiled_model_passes_with_torchscript(root: Path, source: str) -> None:
-    records = run_job(build_spec(f"saved_code.py:{source}", 13, 17), root)
-    assert [record.status for record in records.values()] == [Status.PASS] * 2, records[13].message
-    assert "values" in [check.check for check in records[13].checks]
-
-
-def test_a_saved_script_passes(root: Path) -> None:
-    torch.jit.script(Small().eval()).save(str(root / "net.pt"))
-    records = run_job(build_spec("net.pt", 13), root)
-    assert records[13].status is Status.PASS, records[13].message
-    assert [source.file for source in records[13].sources] == ["net.pt"]
-
-
 def test_each_exporter_reports_unsupported_sources(root: Path) -> None:
     record = run_job(build_spec("saved_code.py:program", 13), root)[13]
     assert (record.status, record.stage) == (Status.ERROR, Stage.CAPTURE)
@@ -159,27 +103,6 @@ def test_each_exporter_reports_unsupported_sources(root: Path) -> None:
     record = run_job(build_spec("saved_code.py:function", 18), root)[18]
     assert (record.status, record.stage) == (Status.ERROR, Stage.CAPTURE)
     assert "got a ScriptFunction; set exporter = 'torchscript'" in record.message
-
-
-def test_an_axis_that_the_capture_fixed_fails_the_signature(root: Path) -> None:
-    save_program(root / "net.pt2", dynamic=False, batch=3)
-    (record,) = run_job(build_spec("net.pt2", 18), root).values()
-    assert (record.status, record.check) == (Status.FAIL, "signature")
-    assert "axis 'batch' of input 'x' is fixed at 3" in record.message
-
-
-def test_a_fixed_size_that_is_dynamic_in_the_program_fails(root: Path) -> None:
-    save_program(root / "net.pt2")
-    spec = build_spec(
-        "net.pt2",
-        18,
-        inputs=(declare_input("x", 3, 4),),
-        outputs=(declare_output("y", 3, 3),),
-        axes=(),
-    )
-    (record,) = run_job(spec, root).values()
-    assert (record.status, record.check) == (Status.FAIL, "signature")
-    assert "dimension 0 of input 'x' is dynamic" in record.message
 
 
 @pytest.mark.parametrize(

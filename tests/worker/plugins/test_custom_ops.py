@@ -58,16 +58,6 @@ def test_a_symbolic_function_is_unregistered_after_a_failure(tmp_path: Path) -> 
     assert operators(sound, 17, tmp_path) == ["Gemm", "Mul", "Add", "Tanh"]
 
 
-def test_the_entry_of_the_highest_opset_up_to_the_cell_is_used(tmp_path: Path) -> None:
-    # The order in the manifest has no effect.
-    spec = build_spec("Foo", symbolic("symbolic_foo", 15), symbolic("symbolic_wrong", 11))
-    assert "Foo" in operators(spec, 17, tmp_path)
-    assert "Foo" in operators(spec, 15, tmp_path)
-    assert "Mul" in operators(spec, 14, tmp_path)
-    with pytest.raises(Failure):
-        operators(spec, 10, tmp_path)
-
-
 def test_operators_with_a_custom_entry_are_not_missing(tmp_path: Path) -> None:
     case = case_of(build_spec("Cumulative"), 18, dynamo=True)
     message = "No ONNX function found for <OpOverload(op='prims.prod', overload='default')>"

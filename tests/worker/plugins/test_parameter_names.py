@@ -76,57 +76,6 @@ def test_weights_have_names_of_the_manifest(
     assert (result.status, result.message) == (Status.PASS, "")
 
 
-@BOTH
-def test_weight_with_another_name_is_red(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    subject = export(two_layers(template="learned_{}"), tmp_path, opset, dynamo=dynamo)
-    model = onnx.load(subject.path)
-    for node in model.graph.node:
-        node.input[:] = ["other" if name == "learned_2" else name for name in node.input]
-    for item in model.graph.initializer:
-        item.name = "other" if item.name == "learned_2" else item.name
-    onnx.save(model, subject.path)
-    result = check_signature(subject)
-    assert result.status is Status.FAIL
-    assert result.message == (
-        "no weight has the name 'learned_2' (second.weight): it has the name 'other'"
-    )
-
-
-def test_exchanged_names_are_red(tmp_path: Path) -> None:
-    subject = export(two_layers(template="learned_{}"), tmp_path, 18, dynamo=True)
-    model = onnx.load(subject.path)
-    swapped = {"learned_1": "learned_3", "learned_3": "learned_1"}
-    for item in model.graph.initializer:
-        item.name = swapped.get(item.name, item.name)
-    onnx.save(model, subject.path)
-    assert check_signature(subject).message == (
-        "the weight 'learned_1' is not first.bias: it has other values; "
-        "the weight 'learned_3' is not second.bias: it has other values"
-    )
-
-
-@BOTH
-def test_folded_weight_is_red_with_the_option_that_keeps_it(
-    opset: int, dynamo: bool, tmp_path: Path
-) -> None:
-    # BatchNorm is folded into the convolution before it.
-    spec = make_contract(
-        "ConvBatchNorm",
-        "x [batch, 3, 5, 5] -> y [batch, 4, 3, 3]",
-        parameters=ParameterNames(template="learned_{}"),
-    )
-    result = check_signature(export(spec, tmp_path, opset, dynamo=dynamo))
-    assert result.status is Status.FAIL
-    assert "no weight has the name 'learned_2' (norm.weight)" in result.message
-    assert "`options.do_constant_folding = false`" in result.message
-    options = (
-        {"optimize": False} if dynamo else {"do_constant_folding": False, "training": "PRESERVE"}
-    )
-    (tmp_path / "kept").mkdir()
-    spec = spec.model_copy(update={"options": options})
-    assert check_signature(export(spec, tmp_path / "kept", opset, dynamo=dynamo)).message == ""
-
-
 def test_intermediate_value_with_the_same_name_is_renamed(tmp_path: Path) -> None:
     plain = onnx.load(export(two_layers(template="w_{}"), tmp_path, 13, dynamo=False).path)
     inner = plain.graph.node[0].output[0]

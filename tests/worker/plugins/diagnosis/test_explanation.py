@@ -176,19 +176,6 @@ def test_only_an_exporter_that_keeps_the_promises_is_proposed(
     assert line.startswith(advice)
 
 
-def test_dynamo_is_proposed_below_its_first_opset(tmp_path: Path) -> None:
-    spec = trap.contract(
-        "numbers.py:WritesView",
-        17,
-        inputs=(trap.declare_input(),),
-        outputs=(trap.declare_output("y", "batch", 4),),
-    )
-    (record,) = export(spec, tmp_path / "job", diagnose=True)
-    assert record.blame is not None
-    assert record.blame.culprit is Culprit.EXPORTER
-    assert record.advice == ('exporter = "dynamo": its file passes all checks at opset 17',)
-
-
 def test_a_model_that_changes_its_weights_is_the_culprit(tmp_path: Path) -> None:
     outputs = (declare_output("y", "batch", 4, dtype="int64"),)
     record = run(wrong_contract("KeepsLargest", opsets=(13,), outputs=outputs), tmp_path)
