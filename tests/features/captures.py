@@ -158,6 +158,7 @@ _ROWS = (
         rest="opsets = [18]",
         support=Support.REFUSED,
         verdicts={"*": refused(Stage.CAPTURE, "data-dependent")},
+        is_diagnosed=True,
         facts={
             "the record names both places, each with file and line": lambda proof: (
                 [line.partition(":")[0] for line in proof.record(18).obstacles]

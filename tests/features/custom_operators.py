@@ -131,6 +131,7 @@ _EXPORTED = (
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_wrong"'),
         support=Support.CAUGHT,
         verdicts={"*": _OFF},
+        is_diagnosed=True,
         facts={"the exporter is to blame": _blamed("exporter")},
     ),
     Feature(
@@ -168,6 +169,7 @@ _EXPORTED = (
         lines="opsets = [18]",
         support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "No ONNX function found")},
+        is_diagnosed=True,
         facts={
             "the record names the operators that remain after decomposition": lambda proof: (
                 [item.operator for item in proof.record(18).missing] == ["prims.prod.default"]
@@ -185,6 +187,7 @@ _EXPORTED = (
         ),
         support=Support.CAUGHT,
         verdicts={"*": _OFF},
+        is_diagnosed=True,
         facts={"the exporter is to blame": _blamed("exporter")},
     ),
     Feature(

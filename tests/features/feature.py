@@ -110,6 +110,8 @@ class Feature:
     several models or devices, a cell pattern precedes it: `half: >=18`."""
     facts: Facts = field(default_factory=dict)
     """Further facts that must be true, by the words that follow "checked:" on the page."""
+    is_diagnosed: bool = False
+    """Whether a fact is about the cause of a red cell, whose search costs seconds."""
     invalid: str = ""
     """A part of the message with which the manifest is refused; then nothing is exported."""
     note: str = ""

@@ -41,6 +41,7 @@ OPERATORS = (
             "<18": refused(Stage.CONVERT, "special_bessel_j0' to ONNX opset version 13"),
             ">=18": refused(Stage.CONVERT, "prims.bessel_j0"),
         },
+        is_diagnosed=True,
         facts={
             "the record of 13 lists both with uses and lines": lambda proof: (
                 _missing(proof, 13)

@@ -345,6 +345,7 @@ STATE = (
         lines="",
         support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "(and 1 more operator missing)")},
+        is_diagnosed=True,
         facts={"both are listed": lambda proof: len(proof.record(18).missing) == 2},
         note="The record lists all of them, with the model's lines.",
     ),

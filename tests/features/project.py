@@ -48,7 +48,7 @@ def prove(feature: Feature, root: Path) -> Proof:
     records = (
         _by_command(manifest, root)
         if feature.by_command
-        else _in_process(manifest, root, diagnose=bool(feature.facts))
+        else _in_process(manifest, root, diagnose=feature.is_diagnosed)
     )
     return Proof(folder=root / "build" / MODEL, records=tuple(records))
 

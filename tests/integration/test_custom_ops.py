@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import Record, Status
+from exporter.records.record import Record
 from tests.integration.project import read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
@@ -75,27 +75,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_cell(project: Path, model: str) -> Record:
     return read_cells(project)[f"{model}/17/cpu"]
-
-
-def test_compiled_kernels_prove_a_right_file_and_fail_a_wrong_one(project: Path) -> None:
-    sound = read_cell(project, "inverse")
-    assert (sound.status, sound.message) == (Status.PASS, "")
-    assert sound.artifact is not None
-    assert sound.artifact.operators["ai.onnx.contrib::Inverse"] == 1
-    wrong = read_cell(project, "wrong")
-    assert (wrong.status, wrong.check) == (Status.FAIL, "parity")
-    assert wrong.blame is not None
-
-
-def test_without_kernels_only_the_structure_is_checked(project: Path) -> None:
-    bare = read_cell(project, "bare")
-    assert bare.status is Status.UNAVAILABLE
-    assert bare.message == (
-        "cpu has no kernel for ai.onnx.contrib::Inverse; "
-        "add a kernel as `ort_library` in custom_ops"
-    )
-    assert [check.status for check in bare.checks] == [Status.PASS] * len(bare.checks)
-    assert {"opset", "wellformed", "signature"} <= {check.check for check in bare.checks}
 
 
 def test_the_library_is_a_source_of_the_record(project: Path, tmp_path: Path) -> None:

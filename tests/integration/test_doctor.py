@@ -33,17 +33,12 @@ def install_package(folder: Path, name: str, version: str, code: str) -> None:
     (folder / f"{name}-{version}.dist-info/METADATA").write_text(metadata)
 
 
-def test_a_valid_environment_has_no_problem_and_a_short_report(
-    project: Path, tmp_path: Path
-) -> None:
-    install_package(tmp_path, "torchvision", "0.28.0", '__version__ = "0.28.0"\n')
-    # With another path, the processes are new ones that import torch.
-    command = run_exporter(project, "doctor", PYTHONPATH=f"{ROOT}:{tmp_path}", code=0)
+def test_a_valid_environment_has_no_problem_and_a_short_report(project: Path) -> None:
+    command = run_exporter(project, "doctor", code=0)
     lines = command.stdout.splitlines()
     assert len(lines) < 25
     assert lines[-1].startswith("0 problems, ")
     text = " ".join(command.stdout.split())
-    assert "ok torchvision 0.28.0" in text
     assert "ok device cpu CPUExecutionProvider works" in text
     assert "ok device reference onnx.reference works" in text
     assert "ok workers the fork server has torch imported" in text

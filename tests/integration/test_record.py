@@ -304,16 +304,3 @@ def test_calls_of_a_class_and_of_a_function_become_entries(root: Path) -> None:
     assert f"the entries are for the project {root}" in ran.stderr
     assert not (root / "manifests/linear.toml").exists()
     assert not any((root / "inner").iterdir())
-
-
-def test_a_new_project_runs(tmp_path: Path) -> None:
-    hint = "from your own script: `exporter record -- python export.py`"
-    for is_new in (True, False):
-        started = run_exporter(tmp_path, "init")
-        assert (started.returncode, hint in started.stdout) == (ExitCode.OK, is_new)
-    ran = run_exporter(tmp_path, "export", code=ExitCode.OK)
-    assert "files: build/example/17.onnx, build/example/18.onnx" in ran.stdout
-    assert "2 cells: 2 pass" in ran.stdout
-    assert (tmp_path / "build/example/17.onnx").is_file()
-    again = run_exporter(tmp_path / "manifests", "export", "exampl")
-    assert "no cell matches 'exampl'; did you mean 'example'?" in again.stderr

@@ -157,6 +157,14 @@ def test_a_failing_conversion_is_reproduced(project: Path, tmp_path: Path) -> No
     assert "airy_ai" in readme
 
 
+def test_every_record_lists_the_operators_of_its_model(project: Path) -> None:
+    cells = ("scaled/17/cpu", "sound/18/cpu", "lacking/18/cpu")
+    traced, captured, failed = (read_cells(project)[cell].torch_operators for cell in cells)
+    assert (traced["aten::linear"], captured["aten.linear.default"]) == (1, 1)
+    names = [name for name in failed if name.startswith("aten.")]
+    assert any("airy_ai" in name for name in names), "also if the conversion fails"
+
+
 def test_a_capture_for_one_size_is_explained(project: Path) -> None:
     record = read_cells(project)["fixed/18/cpu"]
     assert record.stage == "capture"

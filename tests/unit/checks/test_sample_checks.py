@@ -19,9 +19,8 @@ from exporter.checks.sample_checks import (
     hash_table_parts,
 )
 from exporter.jobs import Sample, TableParts
-from exporter.manifest import Axis, Case, Device, Fill, Input, Output
+from exporter.manifest import Axis, Case, Fill, Input, Output
 from exporter.records.record import CheckResult, Status
-from exporter.runtimes import open_session
 from exporter.runtimes.session import Array
 from tests.unit.checks.contexts import (
     ConstantSession,
@@ -37,8 +36,6 @@ from tests.unit.checks.contexts import (
     value,
     write,
 )
-
-CPU = Device(name="cpu", runtime="onnxruntime")
 
 
 def test_every_size_passes(tmp_path: Path) -> None:
@@ -119,21 +116,6 @@ def test_each_axis_needs_a_tested_size(tmp_path: Path) -> None:
 def test_without_dynamic_inputs_there_is_no_axes_check(tmp_path: Path) -> None:
     static = {"inputs": (value(Input, "x", "2, 3"),), "axes": (Axis(name="n", example=None),)}
     assert not check_axes.applies(subject(tmp_path, declared(tmp_path), **static))
-
-
-def test_a_batch_that_was_baked_in_fails(tmp_path: Path) -> None:
-    text = """<ir_version: 8, opset_import: ["" : 18]>
-    g (float[batch, 3] x) => (float[batch, 3] y)
-    <float[2, 3] twos = {2.0, 2.0, 2.0, 2.0, 2.0, 2.0}> { y = Mul(x, twos) }"""
-    samples = (declared(tmp_path), at(tmp_path, 1, 7), at(tmp_path, 2, 1))
-    context = make_subject(tmp_path, text, reference=make_reference(*samples))
-    session = open_session(context.path, CPU)
-    assert check_parity(context, session, "cpu").status is Status.PASS
-    result = check_axes(context, session, "cpu")
-    assert result.status is Status.FAIL
-    assert result.message.startswith("batch=7: the runtime fails: ")
-    assert result.message.endswith("; fails on batch=1 too (2 of 2)")
-    assert str(tmp_path) not in result.message
 
 
 def test_cases_are_compared(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
-    die_at,
     format_reference,
     manifest,
     outcome,
@@ -95,19 +94,6 @@ def test_every_kind_of_undone_edit_is_restored(tmp_path: Path, name: str, value:
         results = project.export()
         assert bool(list_built(project)) is runs
         assert (results == expected) is (state == STATE[name])
-
-
-def test_another_checkout_builds_nothing(tmp_path: Path) -> None:
-    first = start(tmp_path / "one", tmp_path / "store")
-    other = start(tmp_path / "two", tmp_path / "store")
-    assert list_built(other) == []
-    assert other.export() == first.export()
-    other.put("net.py", "2")
-    other.export()
-    assert list_built(other) == ["a/17/cpu", "a/18/cpu"]
-    first.put("net.py", "2")
-    assert first.export() == other.export()
-    assert list_built(first) == []
 
 
 def test_missing_cells_are_built_and_others_restored(tmp_path: Path) -> None:
@@ -216,15 +202,6 @@ def run(of: Manifest, worker: Callable[[Job], JobResult], root: Path, **options:
     return log
 
 
-@pytest.mark.parametrize(
-    ("ended", "code"),
-    [(ExitKind.SIGNAL, 11), (ExitKind.SIGNAL, 9), (ExitKind.TIMEOUT, 0), (ExitKind.EXITED, 3)],
-)
-def test_a_transient_result_is_not_stored(tmp_path: Path, ended: ExitKind, code: int) -> None:
-    run(manifest(tmp_path, spec(opsets=(17, 18))), die_at(18, ended, code), tmp_path)
-    assert len(entries(tmp_path)) == 1, "what was done before it is"
-
-
 def ends_as(status: Status, **fields: Any) -> Callable[[Job], JobResult]:
     def worker(of: Job) -> JobResult:
         for cell in of.cells():
@@ -303,11 +280,3 @@ def test_a_thorough_result_satisfies_both_options_and_a_default_one_does_not(
         assert bool(run(checkout, as_asked, root, thorough=True).hits) is is_valid
         shutil.rmtree(root / "build")
         assert run(checkout, never, root).hits, "both results satisfy the default options"
-
-
-def test_a_flaky_cell_is_removed_from_the_store(tmp_path: Path) -> None:
-    of = manifest(tmp_path, spec(opsets=(18,)))
-    run(of, as_asked, tmp_path)
-    assert len(entries(tmp_path)) == 1
-    run(of, ends_as(Status.FAIL), tmp_path, force=True)
-    assert entries(tmp_path) == []

@@ -69,21 +69,6 @@ def test_cosine_accepts_noise_in_a_small_row() -> None:
     assert compare_cosine(expected + 0.5 * NOISE, expected, 0.999).problem
 
 
-@pytest.mark.parametrize(
-    ("actual", "is_right"),
-    [
-        (with_error(0.005), True),
-        (with_error(0.05), False),
-        (with_error(0.05, row=2), False),
-        (np.zeros_like(EXPECTED), False),
-        (EXPECTED, True),
-    ],
-)
-def test_sqnr_judges_each_row(actual: Any, is_right: bool) -> None:
-    outcome = compare_sqnr(actual, EXPECTED, 40)
-    assert (not outcome.problem, outcome.ratio <= 1) == (is_right, is_right)
-
-
 def test_the_message_of_sqnr_has_both_ratios() -> None:
     problem = compare_sqnr(with_error(0.05, row=2), EXPECTED, 40).problem
     assert "dB of signal to noise in row 2 of the first axis (" in problem
@@ -158,51 +143,10 @@ def draw(seed: int, shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def make_detector(folder: Path, **fields: Any) -> CheckContext:
-    """Return a contract of boxes in any order, with scores and labels along."""
-    outputs = (
-        value(Output, "boxes", "found, 4"),
-        value(Output, "scores", "found"),
-        value(Output, "labels", "found", "int64"),
-    )
-    compare = Comparator(rows="unordered", along=("scores", "labels"))
-    outputs = (outputs[0].model_copy(update={"compare": compare}), *outputs[1:])
-    labels = np.array([1, 2, 1, 2, 3])
-    sample = write(folder, 0, [draw(0, (2, 3))], [draw(1, (5, 4)), draw(2, (5,)), labels])
-    axes = (BATCH, Axis(name="found", example=None))
-    spec = contract(outputs=outputs, axes=axes, **fields)
-    return make_subject(folder, spec=spec, reference=make_reference(sample, outputs=3))
-
-
 def parity(context: CheckContext, *outputs: Any) -> CheckResult:
     names = [output.name for output in context.spec.outputs]
     session = ConstantSession(*outputs, names=names)
     return compare_samples("parity", context.reference.samples, context, session, "cpu")
-
-
-def test_unordered_rows_belong_together(tmp_path: Path) -> None:
-    context = make_detector(tmp_path)
-    boxes, scores, labels = context.read(context.reference.samples[0]).outputs
-    order = [3, 1, 4, 0, 2]
-    other = [1, 3, 4, 0, 2]
-    boxes, scores, labels = (np.asarray(each) for each in (boxes, scores, labels))
-    assert parity(context, boxes[order], scores[order], labels[order]).status is Status.PASS
-    assert parity(context, boxes, scores, labels).status is Status.PASS
-    result = parity(context, boxes[order], scores[other], labels[order])
-    assert result.status is Status.FAIL
-    wrong = boxes[order].copy()
-    wrong[0, 2] += 0.1
-    result = parity(context, wrong, scores[order], labels[order])
-    assert "output 'boxes': error 1.00e-01 at [3, 2]" in result.message
-    result = parity(context, boxes[order][:4], scores[order][:4], labels[order][:4])
-    assert "output 'boxes': shape [4, 4], PyTorch gives [5, 4]" in result.message
-
-
-def test_a_row_that_occurs_twice_hides_no_missing_row(tmp_path: Path) -> None:
-    context = make_detector(tmp_path)
-    outputs = [np.asarray(each) for each in context.read(context.reference.samples[0]).outputs]
-    twice = [0, 0, 2, 3, 4]
-    assert parity(context, *(each[twice] for each in outputs)).status is Status.FAIL
 
 
 def test_rows_are_ordered_inside_of_each_batch(tmp_path: Path) -> None:
@@ -232,40 +176,6 @@ def power(context: CheckContext) -> CheckResult:
     return check_power(context, ConstantSession(), "cpu")
 
 
-@pytest.mark.parametrize(
-    "compare", [Comparator(cosine=0.99), Comparator(sqnr=40), Comparator(top_k=2)]
-)
-def test_a_comparator_that_rejects_other_outputs_has_power(
-    compare: Comparator, tmp_path: Path
-) -> None:
-    context = make_output(tmp_path, compare, draw(1, (2, 9)), draw(2, (2, 9)))
-    assert power(context).status is Status.PASS
-    declared = np.asarray(context.read(context.reference.samples[0]).outputs[0])
-    one = context.reference.samples[:1]
-    for actual, status in ((declared, Status.PASS), (-declared, Status.FAIL)):
-        session = ConstantSession(actual)
-        assert compare_samples("parity", one, context, session, "cpu").status is status
-
-
-@pytest.mark.parametrize(
-    ("compare", "message"),
-    [
-        (Comparator(cosine=0.6), "accepts PyTorch's values for other inputs ('other 1')"),
-        (Comparator(sqnr=0.001), "accepts PyTorch's values for other inputs ('other 1')"),
-        (Comparator(top_k=9), "accepts the opposite values"),
-        (Comparator(top_k=8), "accepts PyTorch's values for other inputs ('other 1')"),
-    ],
-)
-def test_a_comparator_that_could_not_fail_is_inconclusive(
-    compare: Comparator, message: str, tmp_path: Path
-) -> None:
-    declared = np.arange(1, 19, dtype=np.float32).reshape(2, 9)
-    context = make_output(tmp_path, compare, declared, declared + draw(2, (2, 9)) / 10)
-    result = power(context)
-    assert result.status is Status.INCONCLUSIVE
-    assert f"the comparator of output 'y' {message}" in result.message
-
-
 FUNCTIONS = """
 import numpy as np
 
@@ -278,24 +188,6 @@ def blind(actual, expected):
 def counts(actual, expected):
     return abs(len(actual) - len(expected)), 1
 """
-
-
-def test_a_function_of_the_project_compares(tmp_path: Path) -> None:
-    (tmp_path / "compare_here.py").write_text(FUNCTIONS, encoding="utf-8")
-    arrays = draw(1, (2, 9)), draw(2, (2, 9))
-    for name, expected in (("strict", Status.PASS), ("blind", Status.INCONCLUSIVE)):
-        compare = Comparator(call=f"{tmp_path}/compare_here.py:{name}")
-        context = make_output(tmp_path / name, compare, *arrays)
-        assert power(context).status is expected
-    one = context.reference.samples[:1]
-    compare = Comparator(call=f"{tmp_path}/compare_here.py:strict")
-    strict = make_output(tmp_path / "again", compare, *arrays)
-    wrong = compare_samples("parity", one, strict, ConstantSession(arrays[1]), "cpu")
-    assert "compare_here.py:strict, the bound is 0.001" in wrong.message
-    compare = Comparator(call=f"{tmp_path}/missing.py:strict")
-    missing = make_output(tmp_path / "missing", compare, *arrays)
-    result = compare_samples("parity", one, missing, ConstantSession(arrays[0]), "cpu")
-    assert "missing.py:strict raises TypeError: cannot be loaded" in result.message
 
 
 def test_a_function_receives_other_counts_of_a_free_axis(tmp_path: Path) -> None:
