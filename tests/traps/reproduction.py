@@ -32,10 +32,12 @@ def write_script(trap: Trap, record: Record, built: Path, folder: Path) -> Path:
 
 
 def pick_kinds(traps: Iterable[Trap]) -> list[Trap]:
-    """Return the first trap of each status, stage, check and exporter."""
+    """Return the first trap of each status, stage and check; of most, for each exporter."""
     kinds: dict[tuple[object, ...], Trap] = {}
     for trap in traps:
         verdict = trap.verdict
-        exporter = choose_route(trap.spec, trap.opset).exporter
+        # Checks of outputs and of the structure do not depend on the exporter of the file.
+        by_exporter = verdict.check in (None, "parity")
+        exporter = choose_route(trap.spec, trap.opset).exporter if by_exporter else ""
         kinds.setdefault((verdict.status, verdict.stage, verdict.check, exporter), trap)
     return list(kinds.values())
