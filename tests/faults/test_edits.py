@@ -36,8 +36,8 @@ from tests.faults.lasting_server import LastingStarter, timeless
 from tests.unit.pipeline.builders import BuildLog
 
 IS_LONG = os.environ.get("FAULTS") == "long"
-#: A short sequence finds nothing: `tests/unit/pipeline/test_increments.py` has many with a worker in
-#: memory, and `tests/integration/test_dependencies.py` each kind of file with a real one.
+#: A short sequence finds nothing: `tests/unit/pipeline/test_increments.py` has many with a worker
+#: in memory, and `tests/integration/test_dependencies.py` each kind of file with a real one.
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Linux forks"),
     pytest.mark.skipif(not IS_LONG, reason="run `nox -s faults`"),
