@@ -41,14 +41,8 @@ IS_LONG = os.environ.get("FAULTS") == "long"
 OPSETS = (17, 18, 20)
 #: Models of one project.
 GROUP = 8
-#: The models of the short form: one for each error that the long form found, and one that each
-#: trace makes wrong.
-SHORT = (
-    ("threads_and_global", "any"),
-    ("new_buffer", "any"),
-    ("class_list", "any_once"),
-    ("weight", "export"),
-)
+#: The models of the short form, one for each error that the long form found.
+SHORT = (("threads_and_global", "any"), ("new_buffer", "any"), ("class_list", "any_once"))
 
 #: A record without times, and the files of a cell.
 Content = tuple[Any, dict[str, bytes]]

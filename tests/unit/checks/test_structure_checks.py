@@ -109,6 +109,24 @@ def test_both_faults_are_reported(tmp_path: Path) -> None:
     assert "expected 9; the file has IR version 8" in result.message
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file imports no opset of ONNX"),
+        (b"\x08\xff no model", "18.onnx: is not an ONNX file"),
+        (b"PK\x03\x04" * 9, "18.onnx: is not an ONNX file"),
+        (None, "18.onnx: cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_that_is_no_onnx_fails(content: bytes | None, message: str, tmp_path: Path) -> None:
+    """Each check of the structure reads the file in the same way."""
+    subject = make_subject(tmp_path)
+    subject.path.unlink() if content is None else subject.path.write_bytes(content)
+    result = check_opset(subject)
+    assert result.status is Status.FAIL
+    assert result.message.startswith(message)
+
+
 def test_external_data_is_not_needed(tmp_path: Path) -> None:
     subject = make_subject(tmp_path)
     model = onnx.load(subject.path)

@@ -74,6 +74,14 @@ def test_a_shape_conflict_from_data_propagation_fails(tmp_path: Path) -> None:
     assert check_wellformed(make_subject(tmp_path, HEAD + graph)).status is Status.FAIL
 
 
+def test_an_unknown_ir_version_fails(tmp_path: Path) -> None:
+    model = parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    model.ir_version = 99
+    result = check_wellformed(make_subject(tmp_path, model))
+    assert result.status is Status.FAIL
+    assert "ir_version 99" in result.message
+
+
 def with_external_data(folder: Path, **entries: str | None) -> CheckContext:
     """Return `y = x + w`, with `w` in `w.data`; `entries` replace those of its external data."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -190,6 +190,24 @@ def counts(actual, expected):
 """
 
 
+def test_a_function_of_the_project_compares(tmp_path: Path) -> None:
+    (tmp_path / "compare_here.py").write_text(FUNCTIONS, encoding="utf-8")
+    arrays = draw(1, (2, 9)), draw(2, (2, 9))
+    for name, expected in (("strict", Status.PASS), ("blind", Status.INCONCLUSIVE)):
+        compare = Comparator(call=f"{tmp_path}/compare_here.py:{name}")
+        context = make_output(tmp_path / name, compare, *arrays)
+        assert power(context).status is expected
+    one = context.reference.samples[:1]
+    compare = Comparator(call=f"{tmp_path}/compare_here.py:strict")
+    strict = make_output(tmp_path / "again", compare, *arrays)
+    wrong = compare_samples("parity", one, strict, ConstantSession(arrays[1]), "cpu")
+    assert "compare_here.py:strict, the bound is 0.001" in wrong.message
+    compare = Comparator(call=f"{tmp_path}/missing.py:strict")
+    missing = make_output(tmp_path / "missing", compare, *arrays)
+    result = compare_samples("parity", one, missing, ConstantSession(arrays[0]), "cpu")
+    assert "missing.py:strict raises TypeError: cannot be loaded" in result.message
+
+
 def test_a_function_receives_other_counts_of_a_free_axis(tmp_path: Path) -> None:
     (tmp_path / "compare_counts.py").write_text(FUNCTIONS, encoding="utf-8")
     compare = Comparator(call=f"{tmp_path}/compare_counts.py:counts")
