@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 58_855,
-    "lines of tests": 72_559,
+    "lines of the package": 58_857,
+    "lines of tests": 71_853,
     "files": 268,
     "packages": 47,
     "modules below 60 lines": 8,
