@@ -15,7 +15,7 @@ LIMITS = {
     "packages": 47,
     "modules below 60 lines": 8,
     "lines of imports in 1,000 lines": 80,
-    "private functions called once, in 1,000 functions": 174,
+    "private functions called once, in 1,000 functions": 175,
 }
 
 
