@@ -28,8 +28,9 @@ from exporter.manifest.syntax.toml_file import ProblemCollector
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.supervisor import BuildObserver
-from exporter.planning.plan import Shard, make_plan, select_shard
+from exporter.planning.plan import Shard, make_plan
 from exporter.plugins.cluster.dask_engine import DaskEngine
+from exporter.plugins.shard_merge import select_shard
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.program import run_plan
 

@@ -176,9 +176,6 @@ def _format_section(
         default = ", required" if key in required else default
         cells = (f"`{key}`", _format_type(field, common) + default, _explain(table, key, field))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    if table.unsupported_keys and not common:
-        keys = join_words(f"`{key}`" for key in sorted(table.unsupported_keys))
-        lines += ["", f"Not supported yet: {keys}."]
     return "\n".join([*lines, ""])
 
 

@@ -54,7 +54,6 @@ class EnvironmentDefinition(FrozenModel):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the requirements allow one version of each package only."""
         return all(_PINNED.fullmatch(each.strip()) for each in self.requirements)
 
 
@@ -84,7 +83,6 @@ class InstalledEnvironment:
 def find_environment(
     definition: EnvironmentDefinition, folder: Path
 ) -> InstalledEnvironment | None:
-    """Return the environment if it was created before."""
     location = folder / definition.key
     try:
         stamp = json.loads((location / STAMP).read_text())

@@ -90,7 +90,6 @@ def format_weights_name(sha256: str, *, is_safetensors: bool = True) -> str:
 
 
 def is_weights_name(name: str, sha256: str) -> bool:
-    """Return True if external data with this hash has this name."""
     return name in {format_weights_name(sha256, is_safetensors=each) for each in (True, False)}
 
 
@@ -128,7 +127,6 @@ class JobFolder:
         return self.path / "records"
 
     def record(self, cell: CellId) -> Path:
-        """Return the path of the record of `cell`."""
         return self.records / f"{cell.opset}.{cell.device}.json"
 
     def model(self, opset: int) -> Path:

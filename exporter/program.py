@@ -39,8 +39,6 @@ from exporter.planning.plan import (
     Plan,
     Shard,
     make_plan,
-    remove_shard_note,
-    write_shard_note,
 )
 from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
@@ -106,16 +104,16 @@ def export(
     # Select.
     plan = options.make_plan(manifest, environment)
     # Decide, prove and record.
-    build_options = options.make_build_options(manifest, environment)
+    options = options.open_store(project, environment)
     require_packages()
     engine = make_engine(project, options, starter, environment, observer.on_note)
-    build = BuildFolder.from_project(project).path
-    remove_shard_note(build)
-    results = run_plan(manifest, plan, engine, observer, build_options)
+    results = run_plan(manifest, plan, engine, observer, options)
     # Report. The tables of a part would lack the results of all other cells.
     inputs, has_tables = None, options.selection.is_everything or not results.missing
     if options.shard:
-        write_shard_note(build, options.shard, make_plan(manifest, options.selection))
+        build = BuildFolder.from_project(project).path
+        complete_plan = make_plan(manifest, options.selection)
+        import_plugin("shard").write_shard_note(build, options.shard, complete_plan)
     elif not options.build and has_tables:
         for warning in write_reports(manifest, results.run):
             observer.on_note(warning)
@@ -130,7 +128,7 @@ def export(
         results=results,
         shard=options.shard,
         noop_inputs=inputs,
-        statistics=build_options.store.make_statistics() if build_options.store else None,
+        statistics=options.store.make_statistics() if options.store else None,
         started=started,
         has_tables=has_tables and not options.shard and not options.build,
     )
@@ -155,6 +153,7 @@ def run_plan(
     """
     folder = BuildFolder.from_project(manifest.project)
     with folder.lock():
+        folder.shard_note.unlink(missing_ok=True)  # of an earlier export
         stored, validator = StoredRecords(folder), RecordValidator(manifest)
         planned = {planned.cell for planned in plan.cells}
         notes = recover_killed_runs(
@@ -222,9 +221,9 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     selected = options.make_plan(manifest, environment)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     validator = RecordValidator(manifest)
-    build_options = options.make_build_options(manifest, environment)
-    decisions = decide(selected, stored, validator, build_options)
-    store = build_options.store if decisions.to_run or decisions.hits else None
+    options = options.open_store(manifest.project, environment)
+    decisions = decide(selected, stored, validator, options)
+    store = options.store if decisions.to_run or decisions.hits else None
     notes = tuple(store.take_notes()) if store else ()
     return BuildPlan(plan=selected, decisions=decisions, notes=notes)
 

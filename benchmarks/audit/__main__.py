@@ -19,6 +19,7 @@ from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins.toolchains import select_suffix
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         # The checks run with the current packages.
-        manifest = load_project(options.root).select_suffix(CURRENT)
+        manifest = select_suffix(load_project(options.root), CURRENT)
         plan = make_plan(manifest, Selection(patterns=tuple(options.cells)))
         worst = 1.0
         for planned in plan.to_run:

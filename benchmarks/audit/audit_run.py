@@ -28,7 +28,7 @@ from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, Manifest
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import locate_environments
+from exporter.plugins.installation import locate_environments
 from exporter.plugins.kernels import load_kernels
 from exporter.records.record import CellId, Record, Status
 from exporter.runtimes.graph_walk import find_needed_names, index_functions

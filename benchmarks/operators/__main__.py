@@ -65,7 +65,7 @@ def _find_uses() -> dict[str, set[str]]:
     """Return the models of this project by operator; none if there are no results."""
     uses: dict[str, set[str]] = {}
     try:
-        records = read_results(load_project(ROOT)).results.run.records
+        records = read_results(load_project(ROOT)).run.records
     except ExporterError as error:
         print(f"the page contains no models: {error}", file=sys.stderr)
         return uses

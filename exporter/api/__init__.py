@@ -7,7 +7,6 @@ The commands of the command line call these functions. Nothing here prints or ex
 from exporter.api.gate_run import (
     Acceptance,
     GateResult,
-    ValidResults,
     accept,
     gate,
     prepare_acceptance,
@@ -53,7 +52,6 @@ __all__ = [
     "Shard",
     "Stage",
     "Status",
-    "ValidResults",
     "accept",
     "export",
     "find_stale_pages",

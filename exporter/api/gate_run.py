@@ -40,7 +40,6 @@ from exporter.records.baseline import (
 )
 from exporter.records.record import CellId, RunRecord, read_run
 from exporter.report import report_pages
-from exporter.report.rows.cells import group_by_opset
 from exporter.report.rows.gate_rows import GateContext
 
 
@@ -49,7 +48,7 @@ class Acceptance:
     """The current results and the baseline before they are accepted."""
 
     manifest: Manifest
-    current: ValidResults
+    current: Results
     run: RunRecord
     """The records of the cells in the manifests."""
     planned: frozenset[CellId]
@@ -57,14 +56,12 @@ class Acceptance:
 
     @property
     def findings(self) -> tuple[GateFinding, ...]:
-        """The differences between the results and the baseline."""
         return baseline_comparison.compare_results(
             self.before, self.run, self.planned, self.manifest.project.gate, self.states
         )
 
     @property
     def states(self) -> dict[str, AcceptedModel]:
-        """The current states of the models."""
         return describe_states(self.manifest, self.run, self.before)
 
 
@@ -75,7 +72,7 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
         ExporterError: UNREADABLE if the results or the baseline cannot be read.
     """
     current = read_results(manifest)
-    run = current.results.run
+    run = current.run
     planned = frozenset(list_all_cells(manifest))
     # Cells that left the manifests also leave the baseline.
     records = tuple(record for record in run.records if record.cell in planned)
@@ -115,22 +112,13 @@ def accept(
         reasons = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, reason)
         accepted = baseline_comparison.accept_some(before, outcomes, reasons, states)
     write_baseline(report_pages.ReportPaths(manifest.project).baseline, accepted)
-    report_pages.write_reports(manifest, acceptance.current.results.run)
+    report_pages.write_reports(manifest, acceptance.current.run)
 
 
 _MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidResults:
-    """The valid results of the last export."""
-
-    results: Results
-    other_tools: str = ""
-    """The tools with another version than the current one: `torch 2.12.1 (here 2.13.0)`."""
-
-
-def read_results(manifest: Manifest) -> ValidResults:
+def read_results(manifest: Manifest) -> Results:
     """Read the results and drop the stale ones, and those with a changed file.
 
     Raises:
@@ -139,10 +127,8 @@ def read_results(manifest: Manifest) -> ValidResults:
     build = BuildFolder.from_project(manifest.project)
     run = read_run(build.results)
     results = filter_valid_results(run, manifest, make_plan(manifest))
-    return ValidResults(
-        results=drop_changed_files(results, build.path),
-        other_tools=find_other_tools(run.tools, read_tool_versions()),
-    )
+    other_tools = find_other_tools(run.tools, read_tool_versions())
+    return replace(drop_changed_files(results, build.path), other_tools=other_tools)
 
 
 def find_other_tools(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -160,36 +146,6 @@ def find_other_tools(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     )
 
 
-def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
-    """Yield a message for each problem of the baseline and of the pages."""
-    plan = make_plan(manifest)
-    path = report_pages.ReportPaths(manifest.project).baseline
-    if path.exists():  # a new project has no baseline; its gate reports that
-        baseline = read_baseline(path)
-        accepted = {outcome.cell for outcome in baseline.cells}
-        planned = {planned.cell for planned in plan.cells}
-        added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
-        removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
-        for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
-            in_order = sorted(cells, key=lambda cell: cell.sort_key)
-            for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
-                yield f"{group.label} {problem}"
-    build = BuildFolder.from_project(manifest.project)
-    if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
-        # Another machine wrote the pages.
-        if problem := import_plugin("reports").find_merge_error(manifest):
-            yield f"{manifest.project.reports}: {problem}; run `exporter export`"
-        return
-    results = filter_valid_results(read_run(build.results), manifest, plan)
-    results = drop_changed_files(results, build.path)
-    missing = results.missing.items()
-    for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
-        reason = changed.first[1]
-        yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
-    for name in report_pages.find_stale_pages(manifest, results.run) if not missing else ():
-        yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
-
-
 #: The form of a pointer of Git LFS, and the bytes that contain it.
 _LFS_VERSION = b"version https://git-lfs"
 _LFS_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})")
@@ -200,7 +156,7 @@ _POINTER_BYTES = 300
 class GateResult:
     """The findings of the gate, and the state that the results were compared with."""
 
-    current: ValidResults
+    current: Results
     findings: tuple[GateFinding, ...]
     """The blocking ones first."""
     context: GateContext
@@ -226,7 +182,7 @@ def gate(
             manifests of the revision cannot be read. MANIFEST and ENVIRONMENT as `check_out`.
     """
     current = read_results(manifest)
-    run = current.results.run
+    run = current.run
     root, path = Path(manifest.project.root), report_pages.ReportPaths(manifest.project).baseline
     planned = frozenset(list_all_cells(manifest))
     findings: Iterable[GateFinding]
@@ -275,7 +231,7 @@ def gate(
         gate=policy.project.gate,
         tools=run.tools,
         causes=_find_causes(manifest, run, baseline, diffs),
-        missing=current.results.missing,
+        missing=current.missing,
         accepted_in=str(commit or ""),
         revision=revision,
         stale_pages=stale,

@@ -167,7 +167,7 @@ def read_variable_state(name: str) -> str:
 @cache
 def read_tool_versions() -> dict[str, str]:
     """Return the version of each tool without an import, or `missing`."""
-    tools = {"python": platform.python_version(), "platform": _read_platform()}
+    tools = {"python": platform.python_version(), "platform": describe_platform().lower()}
     for name in ("exporter", *DISTRIBUTIONS):
         tools[name] = _read_version(DISTRIBUTION if name == "exporter" else name)
     return tools
@@ -392,7 +392,7 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
     _read_first_site_stamps()  # before the states are read
     parts = {
         "python": platform.python_version(),
-        "platform": _read_platform(),
+        "platform": describe_platform().lower(),
         "exporter": read_exporter_state(),
         **{name: read_tool_state(name, overlay) for name in DISTRIBUTIONS},
     }
@@ -432,10 +432,6 @@ def _read_version(name: str) -> str:
     is_tool = name in DISTRIBUTIONS
     state = read_tool_state(name) if is_tool else read_package_state(name)
     return state.partition(" ")[0] or "missing"
-
-
-def _read_platform() -> str:
-    return describe_platform().lower()
 
 
 @cache

@@ -10,7 +10,6 @@ _WINDOWS = "exporter: runs on Linux and macOS; on Windows, run it in WSL (`wsl -
 
 
 def main() -> NoReturn:
-    """Run the command of the process and exit."""
     if IS_WINDOWS:
         sys.stderr.write(_WINDOWS)
         sys.exit(ExitCode.ENVIRONMENT)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.toml_table import find_root, read_setting
+from exporter.core.toml_table import find_root
 from exporter.planning import Selection
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
     from exporter.core.frozen_model import FrozenModel
     from exporter.manifest import Manifest
-    from exporter.planning.plan import PlannedCell, Shard
+    from exporter.planning.plan import PlannedCell
 
 #: The number of cells that a message lists.
 _SHOWN = 4
@@ -156,69 +156,3 @@ def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
         message = f"'{pattern}' matches {len(ids)} cells; name one of them: {shown}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return plan.selected[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineArguments:
-    """The engine that the command line selects."""
-
-    engine: str
-    """"" for the project's setting."""
-    jobs: int | None
-
-    def uses_cluster(self, root: Path) -> bool:
-        """Return True if no worker starts in this process. The settings may be invalid."""
-        return (self.engine or read_setting(root, "engine", "local")) != "local"
-
-
-def engine_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options; the command receives `EngineArguments`."""
-
-    @click.option(
-        "--engine",
-        metavar="local|dask|ADDRESS|FUNCTION",
-        default="",
-        callback=_check_engine,
-        help="Run the jobs here, or on a Dask cluster.  [default: local]",
-    )
-    @click.option(
-        "--jobs",
-        type=click.IntRange(min=1),
-        help="Number of workers.  [default: by cores and memory]",
-    )
-    @functools.wraps(function)
-    def call_with_engine(*arguments: Any, engine: str, jobs: int | None, **others: Any) -> int:
-        return function(*arguments, engine=EngineArguments(engine=engine, jobs=jobs), **others)
-
-    return call_with_engine
-
-
-def _check_engine(_: click.Context, __: click.Parameter, value: str) -> str:
-    if not value:
-        return value
-    from exporter.manifest.resolved.keys import check_engine  # slow
-
-    try:
-        return check_engine(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--shard I/N`; the command receives a `Shard`, or None."""
-    text = "Only part I of N, in complete models; `merge` joins the parts."
-    return click.option("--shard", metavar="I/N", callback=_parse_shard, help=text)(function)
-
-
-def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
-    if value is None:
-        return None
-    from exporter.planning.plan import Shard
-
-    index, _slash, count = value.partition("/")
-    if not all(text.isascii() and text.isdigit() for text in (index, count)):
-        raise click.BadParameter(f"expected I/N, such as 1/4, got '{value}'")
-    shard = Shard(index=int(index), count=int(count))
-    if not 1 <= shard.index <= shard.count:
-        raise click.BadParameter(f"expected 1 to {count}, got {index}")
-    return shard

@@ -18,6 +18,7 @@ _PLUGINS = {
     "github": "github",
     "inputs_from": "inputs_from",
     "landlock": "landlock",
+    "live": "live_progress",
     "measure": "measurement",
     "missing_kernel": "diagnosis.missing_kernel",
     "noop": "noop_snapshot",
@@ -27,6 +28,7 @@ _PLUGINS = {
     "reports": "report_files",
     "review": "review.review",
     "rollout": "rollout",
+    "shard": "shard_merge",
     "speedups": "export_speedups",
     "steps": "quantization_steps",
     "store": "store.project_store",
@@ -39,5 +41,4 @@ _PLUGINS = {
 
 
 def import_plugin(name: str) -> Any:
-    """Import the module of a plugin."""
     return import_module(f"exporter.plugins.{_PLUGINS[name]}")

@@ -21,12 +21,10 @@ class DeviceName(str):
 
     @classmethod
     def build(cls, base: str, suffix: str) -> DeviceName:
-        """Return the name of a device with a suffix, or without one."""
         return cls(f"{base}{SEPARATOR}{suffix}" if suffix else base)
 
     @property
     def base(self) -> DeviceName:
-        """The device without its suffix."""
         return DeviceName(self.partition(SEPARATOR)[0])
 
     @property

@@ -79,7 +79,7 @@ def check_out(
     """
     if not revision or revision.startswith("-") or not revision.isprintable():
         raise ExporterError(ExitCode.MANIFEST, f"{option}: '{revision}' is not a revision")
-    git = _Git(root, environment, option)
+    git = Git(root, environment, option)
     if find_git_folder(root) is None and git.try_run("rev-parse", "--git-dir") is None:
         message = f"{option}: the folder is not in a git repository; run the command in one"
         raise ExporterError(ExitCode.ENVIRONMENT, message)
@@ -102,7 +102,7 @@ def check_out(
         files = Path(folder).resolve() / "files"
         project = files / prefix
         project.mkdir(parents=True)  # git creates no folder for an empty tree
-        _write_files(_Git(Path(top), environment, option), base, Path(folder))
+        _write_files(Git(Path(top), environment, option), base, Path(folder))
         day = git.run("show", "--no-patch", "--format=%cs", base)
         yield Checkout(
             name=name,
@@ -112,7 +112,7 @@ def check_out(
         )
 
 
-def _write_files(git: _Git, commit: str, folder: Path) -> None:
+def _write_files(git: Git, commit: str, folder: Path) -> None:
     """Write the files of a commit and of its fetched submodules into `folder/files`.
 
     A separate index keeps the work tree and its index unchanged.
@@ -123,7 +123,7 @@ def _write_files(git: _Git, commit: str, folder: Path) -> None:
     for line in index.run("ls-files", "--stage", "-z").split("\0"):
         if line.startswith(_SUBMODULE):
             fields, _, name = line.partition("\t")
-            module = _Git(git.folder / name, git.environment).select_index(folder / "submodule")
+            module = Git(git.folder / name, git.environment).select_index(folder / "submodule")
             # A folder without a repository of its own would read the outer one.
             if not (module.folder / ".git").exists():
                 continue
@@ -163,7 +163,7 @@ def find_last_change(
     cannot find it: the folder is not in a repository, a path has uncommitted changes, or the
     history of a shallow clone ends before that commit.
     """
-    git = _Git(paths[0].parent, environment)
+    git = Git(paths[0].parent, environment)
     names = [f":(literal){path.absolute()}" for path in paths]
     try:
         if commit is None and git.try_run("status", "--porcelain", "--", *names) != "":
@@ -176,70 +176,14 @@ def find_last_change(
     return None if is_cut or not id else Commit(id=id[:12], day=day)
 
 
-def list_versions(
-    folder: Path, names: Sequence[str], environment: Mapping[str, str], limit: int
-) -> list[tuple[Commit, dict[str, bytes]]]:
-    """Return the last versions of files and folders with their commits, the oldest first.
-
-    Each version has the contents by their paths from `folder`. There are none if git cannot read
-    the history. A shallow clone has only its own commits.
-    """
-    git = _Git(folder, environment)
-    versions, contents = [], dict[str, bytes]()
-    try:
-        arguments = ("log", f"--max-count={limit}", "--format=%H %cs", "--", *names)
-        for line in (git.try_run(*arguments) or "").splitlines():
-            id, day = line.split()
-            listing = git.try_run("ls-tree", "-r", "-z", id, "--", *names) or ""
-            files = dict(entry.split("\t")[::-1] for entry in listing.split("\0") if entry)
-            for blob in {*files.values()} - contents.keys():
-                contents[blob] = (git.try_run("cat-file", *blob.split()[1:]) or "").encode()
-            if files:
-                version = {name: contents[blob] for name, blob in files.items()}
-                versions.append((Commit(id=id[:12], day=day), version))
-    except (ExporterError, OSError):
-        return []
-    return versions[::-1]
-
-
-def list_changed_files(root: Path, commit: str, environment: Mapping[str, str]) -> dict[str, bool]:
-    """Return the files that differ from a commit, also untracked ones that git does not ignore.
-
-    Paths are relative to the root. A value is True if the file was added or removed.
-
-    Raises:
-        ExporterError: ENVIRONMENT if git cannot compare.
-    """
-    git = _Git(root, environment)
-    top = git.run("rev-parse", "--show-toplevel")
-    fields = git.run(
-        "diff", "--no-renames", "--no-ext-diff", "--name-status", "-z", commit, "--"
-    ).split("\0")
-    names = dict(zip(fields[1::2], fields[::2], strict=False))
-    untracked = _Git(Path(top), environment).run("ls-files", "--others", "--exclude-standard", "-z")
-    names |= dict.fromkeys(filter(None, untracked.split("\0")), "A")
-    root = root.resolve()
-    return {os.path.relpath(Path(top, name), root): kind in "AD" for name, kind in names.items()}
-
-
 def find_head(root: Path, environment: Mapping[str, str]) -> Commit | None:
     """Return the current commit; None if the folder is not in a repository with a commit."""
     try:
-        line = _Git(root, environment).try_run("log", "-1", "--format=%H %cs")
+        line = Git(root, environment).try_run("log", "-1", "--format=%H %cs")
     except (ExporterError, OSError):
         return None
     id, day = (line or " ").split(" ")
     return Commit(id=id[:12], day=day) if id else None
-
-
-def find_commit_url(root: Path, environment: Mapping[str, str]) -> str:
-    """Return the URL of a project's folder at the commit of a GitHub job, or ""."""
-    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA", "GITHUB_WORKSPACE")
-    server, repository, commit, workspace = (environment.get(name, "") for name in names)
-    if not (server and repository and commit and workspace):
-        return ""
-    folder = Path(os.path.relpath(root.resolve(), Path(workspace).resolve())).as_posix()
-    return f"{server}/{repository}/blob/{commit}/{folder}".removesuffix("/.")
 
 
 def diff_files(
@@ -250,7 +194,7 @@ def diff_files(
     They are unified differences by path from the root, sorted, without unchanged files. There are
     none if git cannot compare.
     """
-    git = _Git(root, environment)
+    git = Git(root, environment)
     # Another program or a filter of the user would change the format.
     compare = ("diff", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
     try:
@@ -266,14 +210,14 @@ def diff_files(
 
 
 @dataclass(frozen=True, slots=True)
-class _Git:
+class Git:
     """The git command in a folder."""
 
     folder: Path
     environment: Mapping[str, str]
     option: str = "git"
 
-    def select_index(self, index: Path) -> _Git:
+    def select_index(self, index: Path) -> Git:
         return replace(self, environment={**self.environment, "GIT_INDEX_FILE": str(index)})
 
     def try_run(self, *arguments: str) -> str | None:

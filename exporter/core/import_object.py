@@ -88,7 +88,6 @@ class _SourceOnlyLoader(SourceFileLoader):
     """A loader that neither reads nor writes bytecode."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the module from its source."""
         path = self.get_filename(fullname)
         descriptor = os.open(path, os.O_RDONLY | (QUIET_FLAG if LISTENERS else 0))
         with os.fdopen(descriptor, "rb") as file:
@@ -184,7 +183,6 @@ def find_plugins(group: str) -> dict[str, EntryPoint]:
 
 
 def load_plugin(entry_point: EntryPoint) -> object:
-    """Import the object that the entry point names."""
     try:
         return entry_point.load()
     except Exception as error:

@@ -207,17 +207,14 @@ _OUT_OF_RESOURCES = re.compile(
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Return True if `text` reports a failed allocation."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 
 def is_out_of_resources(text: str) -> bool:
-    """Return True if `text` reports that the machine ran out of memory, disk or processes."""
     return is_out_of_memory(text) or _OUT_OF_RESOURCES.search(text) is not None
 
 
 def memory_limit_message(limit: int) -> str:
-    """Return the message for a job that exceeded its memory limit."""
     return f"needs more than the {format_byte_limit(limit)} that `memory` allows"
 
 

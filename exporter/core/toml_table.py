@@ -16,6 +16,7 @@ import tomli
 _WIDTH = 100
 _HEADER = re.compile(r"\s*\[{1,2}\s*(?P<name>[^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*(?P<key>[\w.'"-]+)\s*=""")
+_Explain = Callable[[str, tomli.TOMLDecodeError, re.Match[str]], str]
 #: Values that are no TOML, with the correct notation.
 _NEEDS_QUOTES = "a text needs quotes, and only true, false, numbers and dates have none"
 _LIST = "the list needs ',' between its items and ']' at its end"
@@ -24,8 +25,10 @@ _ONE_VALUE = "expected the end of the line after the value; a text or a range ne
 
 def explain_syntax_error(text: str, error: tomli.TOMLDecodeError) -> str:
     """Return the problem and its fix, with the line of an earlier definition."""
-    for pattern, explain in _EXPLANATIONS:
+    for pattern, explain in _EXPLANATIONS.items():
         if match := re.fullmatch(pattern, error.msg):
+            if isinstance(explain, str):
+                return explain.format(*match.groups())
             return explain(text, error, match)
     return error.msg[:1].lower() + error.msg[1:]
 
@@ -71,10 +74,6 @@ def _explain_value(text: str, error: tomli.TOMLDecodeError, _: re.Match[str]) ->
     return f"{rest.split()[0].rstrip(',]}')!r} is no value; {_NEEDS_QUOTES}"
 
 
-def _explain_with(message: str) -> Callable[[str, tomli.TOMLDecodeError, re.Match[str]], str]:
-    return lambda _text, _error, match: message.format(*match.groups())
-
-
 def _find_header(text: str, path: str, end: int) -> int | None:
     """Return the first line before `end` with the header of this table."""
     names: Iterator[tuple[int, str]] = (
@@ -85,38 +84,25 @@ def _find_header(text: str, path: str, end: int) -> int | None:
     return next((number for number, name in names if name == path), None)
 
 
-_EXPLANATIONS = (
-    (r"Cannot declare \((.*)\) twice", _explain_table),
-    (r"Cannot overwrite a value", _explain_key),
-    (r"Invalid value", _explain_value),
-    (
-        r"Duplicate inline table key '(.*)'",
-        _explain_with("the key '{}' is defined twice in this table; remove one of them"),
+#: A message of tomli -> its explanation.
+_EXPLANATIONS: Mapping[str, str | _Explain] = {
+    r"Cannot declare \((.*)\) twice": _explain_table,
+    r"Cannot overwrite a value": _explain_key,
+    r"Invalid value": _explain_value,
+    r"Duplicate inline table key '(.*)'": (
+        "the key '{}' is defined twice in this table; remove one of them"
     ),
-    (r"Expected '=' after a key in a key/value pair", _explain_with("expected '=' after the key")),
-    (r"Expected newline or end of document after a statement", _explain_with(_ONE_VALUE)),
-    (
-        r"Invalid statement",
-        _explain_with("expected a key, a header like [models.net] or a comment"),
+    r"Expected '=' after a key in a key/value pair": "expected '=' after the key",
+    r"Expected newline or end of document after a statement": _ONE_VALUE,
+    r"Invalid statement": "expected a key, a header like [models.net] or a comment",
+    r"Unclosed array": _LIST,
+    r"Unclosed inline table": "the table needs ',' between its keys and '}}' at its end",
+    r"Expected '\]' at the end of a table declaration": "the header needs ']' at its end",
+    r"Illegal character '\\n'|Unterminated string|Expected \"'\"": "the text has no closing quote",
+    r"Unescaped '\\' in a string": (
+        "a backslash needs a second one; or put the text in single quotes"
     ),
-    (r"Unclosed array", _explain_with(_LIST)),
-    (
-        r"Unclosed inline table",
-        _explain_with("the table needs ',' between its keys and '}}' at its end"),
-    ),
-    (
-        r"Expected '\]' at the end of a table declaration",
-        _explain_with("the header needs ']' at its end"),
-    ),
-    (
-        r"Illegal character '\\n'|Unterminated string|Expected \"'\"",
-        _explain_with("the text has no closing quote"),
-    ),
-    (
-        r"Unescaped '\\' in a string",
-        _explain_with("a backslash needs a second one; or put the text in single quotes"),
-    ),
-)
+}
 
 
 T = TypeVar("T")

@@ -40,7 +40,7 @@ from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
 from exporter.manifest.resolved.policy import LIMITS
 from exporter.manifest.syntax.table import read_keys, select_keys
 from exporter.manifest.syntax.values import find_lowest_release
-from exporter.planning.plan import condition_matches, list_cells
+from exporter.planning.plan import list_cells
 from exporter.records.baseline import AcceptedModel, Baseline, list_operators
 from exporter.records.record import CellId, RunRecord
 
@@ -104,7 +104,10 @@ def find_contract_changes(
                 conditions = (
                     each for of in (old, new) for each in (*of.overrides, *of.expect, *of.skip)
                 )
-                group = (cell.device, *(condition_matches(each, cell) for each in conditions))
+                group = (
+                    cell.device,
+                    *(each.matches(cell.opset, cell.device) for each in conditions),
+                )
                 if group not in compared:
                     # The promises of an invalid entry are unknown, and all its cells are red.
                     sides = ((before, old, hashes[0]), (after, new, hashes[1]))
@@ -163,15 +166,15 @@ def _list_promises(
     manifest: Manifest, spec: ModelSpec, cell: CellId
 ) -> dict[tuple[str, str], object]:
     """Return everything that the entry promises for the cell, by the key and its subject."""
-    device = manifest.project.find_device(cell.device)
+    device, opset = manifest.project.find_device(cell.device), cell.opset
     promises: dict[tuple[str, str], object] = {
         (key, ""): getattr(spec, key)
         for key in sorted(ModelSpec.model_fields.keys() - _HARMLESS_KEYS - _RESOLVED_KEYS)
     }
     promises |= {
         ("source", "folder"): posixpath.dirname(spec.manifest) or ".",
-        ("expect", ""): tuple(each for each in spec.expect if condition_matches(each, cell)),
-        ("skipped", ""): any(condition_matches(skip, cell) for skip in spec.skip),
+        ("expect", ""): tuple(each for each in spec.expect if each.matches(opset, cell.device)),
+        ("skipped", ""): any(each.matches(opset, cell.device) for each in spec.skip),
         ("consumers", ""): find_lowest_release(spec.consumers),
         ("order of inputs", ""): tuple(item.name for item in spec.inputs),
         ("order of outputs", ""): tuple(item.name for item in spec.outputs),
@@ -465,34 +468,31 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
         policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
         action = policy.find_action(FindingKind.RELAXED)
         promised = {*list_cells(new)}
-        actions = {
-            kind: (policy.find_action(kind), new_policy.find_action(kind)) for kind in FindingKind
-        }
-        changes = [
-            (kind.key, (f'gate.{first} = ["{kind.key}"]', f'gate.{second} = ["{kind.key}"]'))
-            for kind, (first, second) in actions.items()
-            if _SEVERITY[second] < _SEVERITY[first]
-        ]
-        limits = {kind: (policy.find_limit(kind), new_policy.find_limit(kind)) for kind in LIMITS}
-        changes += [
-            (key, (f"gate.{key} = {first:g}", f"gate.{key} = {second:g}"))
-            for key, (first, second) in ((f"limits.{kind.key}", limits[kind]) for kind in limits)
-            if second > first
-        ]
+        changes: list[tuple[str, _Change]] = []
+        for kind in FindingKind:
+            first, second = (each.find_action(kind) for each in (policy, new_policy))
+            if _SEVERITY[second] < _SEVERITY[first]:
+                name = f'["{kind.key}"]'
+                changes.append((kind.key, (f"gate.{first} = {name}", f"gate.{second} = {name}")))
+        for kind in LIMITS:
+            old_limit, limit = (each.find_limit(kind) for each in (policy, new_policy))
+            if limit > old_limit:
+                key = f"limits.{kind.key}"
+                changes.append((key, (f"gate.{key} = {old_limit:g}", f"gate.{key} = {limit:g}")))
         for key, change in changes:
             line = after.project.gate.find_line(old.id, key)
             edits.setdefault((change, Location(file=SETTINGS_FILE, line=line)), []).extend(
                 (action, cell) for cell in list_cells(old) if cell in promised
             )
-    for ((first, second), location), affected in edits.items():
+    for (change, location), affected in edits.items():
         cells = tuple(cell for _, cell in affected)
         if cells:
             models = len({cell.model for cell in cells})
             yield GateFinding(
                 kind=FindingKind.RELAXED,
                 cell=cells[0],
-                before=first,
-                after=second,
+                before=change[0],
+                after=change[1],
                 message=f"weaker than at the revision, for {pluralize(models, 'model')}",
                 action=max((action for action, _ in affected), key=_SEVERITY.__getitem__),
                 setting=PolicySetting(location=location, cells=cells),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from exporter.core.errors import Location
 from exporter.manifest import Action, FindingKind, Manifest
+from exporter.manifest.resolved.policy import DRIFT, LIMITS
 from exporter.records.record import CellId, Record
 
 _HUNK = re.compile(r"^@@ -\S+ \+(?P<start>\d+)\S* @@ ?(?P<context>.*)$")
@@ -78,7 +79,6 @@ class Cause:
 
     @property
     def diff(self) -> str:
-        """The differences of the model's files."""
         return "\n".join(each.diff for each in self.sources)
 
 
@@ -162,20 +162,11 @@ NO_RESULT = "no result"
 MEASURED_KINDS = frozenset(
     {FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN, FindingKind.MEMORY_GROWN}
 )
-#: Kinds with figures, which differ from cell to cell.
-GROWTH_KINDS = MEASURED_KINDS | {
-    *(FindingKind.ERROR_GROWN, FindingKind.FILE_GROWN, FindingKind.NODES_GROWN)
-}
 #: Kinds that compare two outcomes or figures of a cell with equal promises.
-CAUSED_KINDS = frozenset(
-    {
-        *(FindingKind.NEWLY_RED, FindingKind.WORSE, FindingKind.CHANGED, FindingKind.FLAKY),
-        *(FindingKind.REROUTED, FindingKind.ERROR_GROWN, FindingKind.FILE_GROWN),
-        *(FindingKind.NODES_GROWN, FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN),
-        *(FindingKind.MEMORY_GROWN, FindingKind.NEW_DOMAIN, FindingKind.FLOOR_RAISED),
-        FindingKind.LOWEST_RAISED,
-    }
-)
+CAUSED_KINDS = DRIFT | {
+    *(FindingKind.NEWLY_RED, FindingKind.WORSE, FindingKind.CHANGED, FindingKind.FLAKY),
+    FindingKind.REROUTED,
+}
 _RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
 _IMPROVEMENTS = (FindingKind.BETTER, FindingKind.FIXED, FindingKind.NEW_GREEN)
 #: Kinds about a promise: the cell has no failure that another export or a script shows.
@@ -234,7 +225,7 @@ class GateFinding:
     @property
     def growth(self) -> float:
         """The figure now as a multiple of the accepted one; 1 without a figure."""
-        if self.kind not in GROWTH_KINDS:
+        if self.kind not in LIMITS:
             return 1.0
         old, new = (float(each.split()[0].replace(",", "")) for each in (self.before, self.after))
         return new / old if old else math.inf

@@ -28,6 +28,7 @@ from exporter.manifest.rules.layers import (
     resolve_tolerance,
 )
 from exporter.manifest.rules.validation import (
+    EXAMPLES,
     INTERFACE,
     ManifestFile,
     validate_interface,
@@ -40,13 +41,6 @@ from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Other places for a required key.
 _OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter.defaults]"}
-#: Values of required keys for messages.
-_EXAMPLES = {
-    "source": '"net.py:Net"',
-    "inputs": '[{ name = "x", shape = ["batch", 4] }]',
-    "outputs": '[{ name = "y", shape = ["batch", 3] }]',
-    "opsets": "[17, 18]",
-}
 #: The rules of keys, which run if the value of the key is valid. The spec takes others of `Keys`.
 _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "devices": project_settings.add_consumer_devices,
@@ -73,8 +67,8 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
 }
 
 
-def resolve_model(model: EffectiveSettings) -> ModelSpec | None:
-    """Return the spec of the model, or None if it has a problem."""
+def resolve_model(model: EffectiveSettings) -> ModelSpec:
+    """Return the spec of the model; if it has a problem, one with its problems."""
     settings = model.settings
     _check_required_keys(model)
     _check_devices(model)
@@ -82,7 +76,7 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec | None:
     fields |= {key: rule(model) for key, rule in _RESOLVERS.items() if model.has_valid(key)}
     fields |= _resolve_signature(model)
     if model.report or model.broken:
-        return None
+        return _make_invalid_spec(model)
     is_variant = bool(settings.passes) and model.is_own(("passes",))
     return ModelSpec(
         id=model.id,
@@ -97,16 +91,13 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec | None:
 def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     """Return inputs, outputs, axes and cases, or {} if one of them is invalid."""
     settings = model.settings
-    inputs: list[dict[str, Any]] = []
     if model.has_valid("inputs"):
         values = [
             _resolve_fill(model, ("inputs", index), table)
             for index, table in enumerate(settings.inputs)
         ]
         call_paths = signature.resolve_call_paths(model)
-        inputs = [{"at": at, "fill": fill} for at, fill in zip(call_paths, values, strict=True)]
         signature.check_inputs(model)
-    tolerances = []
     if model.has_valid("outputs"):
         tolerances = [
             resolve_tolerance(model, ("outputs", index, "tolerance"), table.tolerance)
@@ -125,24 +116,34 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     cases = fills.resolve_cases(model, axes) if model.has_valid("cases") else ()
     if model.report:
         return {}
-    outputs = [
-        {"tolerance": tolerance, "compare": comparator, "masked_by": table.masked_by or ""}
-        for tolerance, comparator, table in zip(
-            tolerances, comparators, settings.outputs, strict=True
+    inputs = tuple(
+        Input.from_fields(
+            table,
+            shape=shapes["inputs", index].dims,
+            dtype=signature.resolve_dtype(settings, table),
+            at=call_paths[index],
+            fill=values[index],
         )
-    ]
-    fields: dict[str, Any] = {"axes": axes, "rollout": rollout, "cases": cases}
-    for key, type, others in (("inputs", Input, inputs), ("outputs", Output, outputs)):
-        fields[key] = tuple(
-            type.from_fields(
-                table,
-                shape=shapes[key, index].dims,
-                dtype=signature.resolve_dtype(settings, table),
-                **others[index],
-            )
-            for index, table in enumerate(getattr(settings, key))
+        for index, table in enumerate(settings.inputs)
+    )
+    outputs = tuple(
+        Output.from_fields(
+            table,
+            shape=shapes["outputs", index].dims,
+            dtype=signature.resolve_dtype(settings, table),
+            tolerance=tolerances[index],
+            compare=comparators[index],
+            masked_by=table.masked_by or "",
         )
-    return fields
+        for index, table in enumerate(settings.outputs)
+    )
+    return {
+        "inputs": inputs,
+        "outputs": outputs,
+        "axes": axes,
+        "rollout": rollout,
+        "cases": cases,
+    }
 
 
 def _resolve_fill(model: EffectiveSettings, path: KeyPath, table: InputTable) -> Fill:
@@ -159,7 +160,7 @@ def _check_required_keys(model: EffectiveSettings) -> None:
     for key in Settings.required:
         if (key,) not in model.origins and key not in model.broken:
             choice = _OTHER_PLACES.get(key, "")
-            message = f"needs the key '{key}'{choice}; add `{key} = {_EXAMPLES[key]}`"
+            message = f"needs the key '{key}'{choice}; add `{key} = {EXAMPLES[key]}`"
             model.report.add(model.entry.file.build_problem(model.entry.path, message))
 
 
@@ -176,17 +177,10 @@ _DEFAULT_OPSET = 18
 _DEFAULT_DEVICE = DeviceName("cpu")
 
 
-def list_entry_problems(model: EffectiveSettings) -> tuple[Problem, ...]:
-    """Return the problems of an entry and of the keys that it inherits, by file and line."""
-    problems = ProblemCollector()
+def _make_invalid_spec(model: EffectiveSettings) -> ModelSpec:
+    settings, problems = model.settings, ProblemCollector()
     for problem in (*chain.from_iterable(model.broken.values()), *model.report):
         problems.add(problem)
-    return problems.list_problems()
-
-
-def make_invalid_spec(model: EffectiveSettings, problems: Iterable[Problem]) -> ModelSpec:
-    """Return a spec with the problems of an entry, which need not be in its own table."""
-    settings = model.settings
     own_devices = settings.devices if model.has_valid("devices") else ()
     known_devices = [name for name in dict.fromkeys(own_devices) if name in model.context.devices]
     # Reports show them, and the commands select by them.
@@ -195,7 +189,7 @@ def make_invalid_spec(model: EffectiveSettings, problems: Iterable[Problem]) -> 
     return make_empty_spec(
         model.id,
         Location(file=model.entry.file.name, line=model.entry.file.lines[model.entry.path]),
-        problems,
+        problems.list_problems(),
     ).model_copy(
         update={
             **shown,
@@ -411,11 +405,7 @@ def load_layers(
     if files and not graph.entries and not report and not settings_report:
         message = "no manifest has a [models.ID]; add one"
         report.add(Problem(message=message, location=Location(file=folder)))
-    complete = [
-        spec or make_invalid_spec(model, list_entry_problems(model))
-        for model, spec in zip(models, specs, strict=True)
-    ]
-    resolved = _keep_valid_ids(files, complete, invalid_ids)
+    resolved = _keep_valid_ids(files, specs, invalid_ids)
     if settings_report or (report and not (keep_invalid and resolved)):
         settings_report.include(report)
         raise ExporterError(ExitCode.MANIFEST, settings_report.list_problems())

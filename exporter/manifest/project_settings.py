@@ -21,6 +21,7 @@ from exporter.manifest.resolved.keys import (
 )
 from exporter.manifest.resolved.policy import (
     ACTIONS,
+    DEFAULT_GATE,
     FINDINGS,
     Action,
     FindingKind,
@@ -36,7 +37,7 @@ from exporter.manifest.resolved.project import (
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.schema.settings import DeviceTable, GateTable, ModelGateTable, ProjectTable
+from exporter.manifest.schema.settings import DeviceTable, ModelGateTable, ProjectTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import Release
 from exporter.manifest.syntax.runtimes import PLUGIN, RUNTIMES
@@ -90,8 +91,8 @@ class _SettingsFile:
     def add_problem(self, path: KeyPath, message: str) -> None:
         self.report.add(self.file.build_problem((*_PATH, *path), message))
 
-    def locate(self, path: KeyPath) -> str:
-        return f"{self.file.name}:{self.file.lines.get((*_PATH, *path), 1)}"
+    def find_line(self, path: KeyPath) -> int | None:
+        return self.file.lines.get((*_PATH, *path))
 
     def check_name(self, path: KeyPath, reserved: Collection[str] = (), other: str = "") -> None:
         """Report a name of a table with other characters; the name is the end of the path."""
@@ -114,7 +115,7 @@ def _resolve_environments(source: _SettingsFile) -> dict[str, RuntimeEnvironment
             name=name,
             requirements=table.requirements,
             python=table.python or "",
-            location=source.locate(path),
+            location=f"{source.file.name}:{source.find_line(path) or 1}",
         )
     return environments
 
@@ -295,7 +296,10 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
             value = format_value(reduce(getitem, keys, file.table))
             report.add(file.build_problem(keys, f"expected a table, got {value}"))
     if not isinstance(file, TomlFile) or table is None:
-        project = _build_project(root, ProjectTable(), BUILT_IN_DEVICES)
+        built_in = tuple(BUILT_IN_DEVICES.values())
+        project = _build_project(
+            root, ProjectTable(), None, devices=built_in, environments=(), gate=DEFAULT_GATE
+        )
         return ProjectSettings(project=project, layer=None)
     settings, removed = validate(ProjectTable, file, _PATH, report)
     source = _SettingsFile(file, settings, report)
@@ -305,11 +309,17 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     declared = declared if isinstance(declared, dict) else ()
     job_environments = _resolve_job_environments(source, declared)
     _check_folders(source)
-    _check_findings(source)
+    gate = _resolve_gate(source)
     for name in settings.evidence.keys() - devices.keys():
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(
-        root, settings, devices, tuple(environments.values()), job_environments, file
+        root,
+        settings,
+        file,
+        devices=tuple(devices.values()),
+        environments=tuple(environments.values()),
+        job_environments=job_environments,
+        gate=gate,
     )
     for index, message in find_device_problems(settings.defaults.devices, project.device_names):
         source.add_problem(("defaults", "devices", index), message)
@@ -336,13 +346,9 @@ def check_gate(
 
 
 def _build_project(
-    root: Path,
-    table: ProjectTable,
-    devices: Mapping[str, Device],
-    environments: tuple[RuntimeEnvironment, ...] = (),
-    job_environments: Mapping[str, EnvironmentDefinition] = {},
-    file: TomlFile | None = None,
+    root: Path, table: ProjectTable, file: TomlFile | None, **resolved: Any
 ) -> Project:
+    """Return the project; `resolved` are its fields in another form than in the table."""
     metadata = file.table.get("project") if file else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return Project.from_fields(
@@ -355,62 +361,41 @@ def _build_project(
             for key in ("store", "engine")
             if file and (path := (*_PATH, key)) in file.lines
         },
-        devices=tuple(devices.values()),
-        environments=environments,
-        job_environments=job_environments,
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
-        gate=_resolve_gate(table.gate, file),
+        **resolved,
     )
 
 
-def _resolve_gate(table: GateTable, file: TomlFile | None) -> Gate:
-    policy = GatePolicy(actions=_read_actions(table), limits=_read_limits(table))
-    policies = tuple(
-        ModelPolicy(models=name, actions=_read_actions(each), limits=_read_limits(each))
-        for name, each in table.models.items()
+def _resolve_gate(source: _SettingsFile) -> Gate:
+    """Return the policies with the lines of their keys; report findings that a table has twice."""
+    table = source.table.gate
+    lines, policies = {"": source.find_line(("gate",))}, []
+    tables: dict[KeyPath, ModelGateTable] = {(): table}
+    tables |= {("models", name): each for name, each in table.models.items()}
+    for start, each in tables.items():
+        prefix = ".".join(map(str, (*start, "")))
+        actions: dict[FindingKind, Action] = {}
+        for action in ACTIONS:
+            for index, name in enumerate(getattr(each, action)):
+                path = ("gate", *start, action, index)
+                if known := actions.get(FINDINGS[name]):
+                    message = f"{quote(name)} is also in `{known}`; remove one of the two"
+                    source.add_problem(path, message)
+                actions.setdefault(FINDINGS[name], action)
+                lines[f"{prefix}{name}"] = source.find_line(path)
+        for key in each.limits:
+            lines[f"{prefix}limits.{key}"] = source.find_line(("gate", *start, "limits", key))
+        limits = {FINDINGS[name]: limit for name, limit in each.limits.items()}
+        policies.append(GatePolicy(actions=actions, limits=limits))
+    return Gate(
+        policy=policies[0],
+        models=tuple(
+            ModelPolicy.from_fields(policy, models=name)
+            for name, policy in zip(table.models, policies[1:], strict=True)
+        ),
+        lines={key: line for key, line in lines.items() if line},
     )
-    places: dict[tuple[str, ...], KeyPath] = {("",): ()}
-    for start, each in _list_gate_tables(table):
-        places |= {(*start, name): (*start, *path) for path, name in _list_findings(each)}
-        places |= {(*start, "limits", key): (*start, "limits", key) for key in each.limits}
-    known = file.lines if file else {}
-    lines = {
-        ".".join(names): known[key_path]
-        for names, path in places.items()
-        if (key_path := (*_PATH, "gate", *path)) in known
-    }
-    return Gate(policy=policy, models=policies, lines=lines)
-
-
-def _list_gate_tables(table: GateTable) -> Iterator[tuple[tuple[str, ...], ModelGateTable]]:
-    yield (), table
-    yield from ((("models", name), each) for name, each in table.models.items())
-
-
-def _list_findings(table: ModelGateTable) -> Iterator[tuple[tuple[Action, int], str]]:
-    """Yield the list and the index of each finding that a table names."""
-    for action in ACTIONS:
-        yield from (((action, index), name) for index, name in enumerate(getattr(table, action)))
-
-
-def _read_actions(table: ModelGateTable) -> dict[FindingKind, Action]:
-    return {FINDINGS[name]: action for (action, _), name in _list_findings(table)}
-
-
-def _read_limits(table: ModelGateTable) -> dict[FindingKind, float]:
-    return {FINDINGS[name]: limit for name, limit in table.limits.items()}
-
-
-def _check_findings(source: _SettingsFile) -> None:
-    """Report findings that one table names twice."""
-    for start, table in _list_gate_tables(source.table.gate):
-        known: dict[str, Action] = {}
-        for (action, index), name in _list_findings(table):
-            if name in known:
-                message = f"{quote(name)} is also in `{known[name]}`; remove one of the two"
-                source.add_problem(("gate", *start, action, index), message)
-            known.setdefault(name, action)
 
 
 def _check_folders(source: _SettingsFile) -> None:

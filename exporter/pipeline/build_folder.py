@@ -6,9 +6,10 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -69,8 +70,12 @@ class BuildFolder:
 
     @property
     def results(self) -> Path:
-        """The file with all records of the project."""
         return self.path / "results.json"
+
+    @property
+    def shard_note(self) -> Path:
+        """The note that one shard of an export is finished."""
+        return self.path / "shard.json"
 
     @property
     def private_paths(self) -> tuple[Path, ...]:
@@ -87,7 +92,6 @@ class BuildFolder:
         return self.path / ".killed"
 
     def model_folder(self, model: str) -> JobFolder:
-        """Return the folder of a model's finished files."""
         return JobFolder(self.path / model)
 
     @contextmanager
@@ -159,14 +163,12 @@ class BuildFolder:
                 remove_folder(path)
 
     def list_abandoned(self) -> list[Path]:
-        """Return the private folders of killed runs, the oldest first."""
         if not self._killed.is_dir():
             return []
         folders = [path for path in self._killed.iterdir() if not path.is_symlink()]
         return sorted(folders, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
     def remove_abandoned(self) -> None:
-        """Remove the private folders of killed runs."""
         remove_folder(self._killed)
 
     def _keep_killed_runs(self) -> None:
@@ -236,43 +238,32 @@ class FolderRecords:
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
-        self._records: dict[CellId, Record] | None = None
 
-    @property
-    def by_cell(self) -> Mapping[CellId, Record]:
-        return self._load()
-
-    def _load(self) -> dict[CellId, Record]:
-        if self._records is None:
-            self._records = self.folder.read_records()
-        return self._records
+    @cached_property
+    def by_cell(self) -> dict[CellId, Record]:
+        return self.folder.read_records()
 
     def write(self, record: Record) -> None:
-        """Write a record, or replace it."""
-        records = self._load()
+        self.by_cell[record.cell] = record
         write_json(self.folder.record(record.cell), record)
-        records[record.cell] = record
 
     def link(self, record: Record, source: Path) -> None:
         """Add a record as a second name of its file in another folder."""
-        records = self._load()
+        self.by_cell[record.cell] = record
         target = self.folder.record(record.cell)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             target.hardlink_to(source)
         except OSError:  # a file system without hard links, or the model removed the file
             write_json(target, record)
-        records[record.cell] = record
 
     def remove(self, cell: CellId) -> None:
-        """Remove the record of a cell, if there is one."""
-        records = self._load()
+        self.by_cell.pop(cell, None)
         self.folder.record(cell).unlink(missing_ok=True)
-        records.pop(cell, None)
 
     def discard(self) -> None:
         """Read the records again at the next access, because the folder was repaired."""
-        self._records = None
+        vars(self).pop("by_cell", None)
 
 
 class StoredRecords:
@@ -318,7 +309,6 @@ class StoredRecords:
         return self._models[model]
 
     def replace_model(self, model: str, fresh: FolderRecords) -> None:
-        """Replace the folder of a model; see `BuildFolder.replace_model`."""
         self.build.replace_model(model, fresh.folder)
         fresh.folder = self.build.model_folder(model)
         self._models[model] = fresh

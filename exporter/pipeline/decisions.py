@@ -51,6 +51,8 @@ class Results:
     """True if no selected cell was run or restored."""
     restored: frozenset[CellId] = frozenset()
     """The cells that were restored from the store."""
+    other_tools: str = ""
+    """The tools with another version than the current one: `torch 2.12.1 (here 2.13.0)`."""
 
 
 class FingerprintCache:
@@ -90,7 +92,6 @@ class FingerprintCache:
         return self._overlays[device]
 
     def get_model_parts(self, model: str) -> dict[str, str]:
-        """Return the parts that all cells of a model share."""
         if model not in self._models:
             spec, project = self._manifest.find_model(model), self._manifest.project
             self._models[model] = compute_fingerprint(
@@ -124,16 +125,13 @@ class RecordValidator:
         self._states: dict[str, CurrentState] = {}
 
     def renew(self) -> RecordValidator:
-        """Return a validator that reads all states again."""
         return RecordValidator(self.manifest)
 
     def find_staleness_reason(self, record: Record) -> str:
-        """Return why a record is stale, or "" if it is up to date."""
         parts = self.fingerprints.get_cell_parts(record.cell)
         return self._find_reason(record, parts)
 
     def is_valid(self, record: Record) -> bool:
-        """Return True if a record is up to date."""
         return not self.find_staleness_reason(record)
 
     def has_only_check_changes(self, record: Record) -> bool:
@@ -299,7 +297,6 @@ class Decisions:
     """The cells that are restored from the cache of results, and why each would run without it."""
 
     def is_to_run(self, planned: PlannedCell) -> bool:
-        """Return True if the cell is run or rechecked."""
         return planned.cell in self.reasons
 
 

@@ -253,7 +253,6 @@ class _RunningJob:
         )
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         if self._process.poll() is None:
             self._process.signal_group(signal.SIGTERM)
 
@@ -261,7 +260,6 @@ class _RunningJob:
         self._process.wait(max(seconds, 0.0))
 
     def kill(self) -> None:
-        """End the worker and its child processes."""
         if self._process.poll() is None:
             self._process.signal_group(signal.SIGKILL)
             self._process.wait(_KILL_PERIOD)

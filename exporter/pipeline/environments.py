@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 
 import tomli
 
@@ -75,19 +74,3 @@ def locate_environment(project: Project, environment: RuntimeEnvironment) -> Run
         return environment
     update = {"interpreter": str(installed.python), "packages": dict(installed.packages)}
     return environment.model_copy(update=update)
-
-
-def locate_environments(
-    project: Project, problems: Mapping[str, str] = MappingProxyType({})
-) -> Project:
-    """Return the project with the interpreters of all environments that were created before.
-
-    `problems`: Why an environment cannot be created, by its name.
-    """
-    devices = list(project.devices)
-    for number, device in enumerate(devices):
-        if device.environment is not None:
-            located = locate_environment(project, device.environment)
-            located = located.model_copy(update={"problem": problems.get(located.name, "")})
-            devices[number] = device.model_copy(update={"environment": located})
-    return project.model_copy(update={"devices": tuple(devices)})

@@ -17,14 +17,14 @@ from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.environments import require_own_checkout
 from exporter.planning import EVERYTHING, Selection
-from exporter.planning.plan import Plan, Shard, make_plan, select_shard
+from exporter.planning.plan import Plan, Shard, make_plan
 from exporter.processes import ProcessStarter
 from exporter.records.record import CellId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions:
-    """The options of `plan` and `export`."""
+class ExportOptions(BuildOptions):
+    """The options of `plan` and `export`, which open the store themselves."""
 
     selection: Selection = EVERYTHING
     shard: Shard | None = None
@@ -33,12 +33,6 @@ class ExportOptions:
     """The engine, as the project's key `engine`; "" for the project's setting."""
     jobs: int | None = None
     """The number of workers. None for as many as cores and memory allow."""
-    force: bool = False
-    """Also run cells that are up to date."""
-    thorough: bool = False
-    """Try more sizes and values."""
-    fail_fast: bool = False
-    """Stop after the first model with a red cell."""
     use_store: bool = True
     keeps_starter: bool = False
     """Leave the starter of the workers open, so that the next export needs no import of torch."""
@@ -47,19 +41,11 @@ class ExportOptions:
     adapt_manifest: Callable[[Manifest], Manifest] | None = None
     """Return the manifest to export in place of the project's, such as a part of its cells."""
 
-    def make_build_options(
-        self, manifest: Manifest, environment: Mapping[str, str]
-    ) -> BuildOptions:
-        store = None
-        if self.use_store:
-            store = import_plugin("store").open_store(manifest.project, environment)
-        return BuildOptions(
-            force=self.force,
-            thorough=self.thorough,
-            fail_fast=self.fail_fast,
-            store=store,
-            environment=environment,
-        )
+    def open_store(self, project: Project, environment: Mapping[str, str]) -> ExportOptions:
+        """Return the options with the store of the project, unless they exclude it."""
+        open_store = import_plugin("store").open_store
+        store = open_store(project, environment) if self.use_store else None
+        return replace(self, store=store, environment=environment)
 
     def adapt(self, manifest: Manifest) -> Manifest:
         """Return the manifest as these options change it.
@@ -99,7 +85,7 @@ class ExportOptions:
         if revision := self.selection.changed:
             find = import_plugin("changed").find_changed_cells
             plan = _select(plan, *find(manifest, plan, revision, environment))
-        return select_shard(plan, self.shard) if self.shard else plan
+        return import_plugin("shard").select_shard(plan, self.shard) if self.shard else plan
 
 
 def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:

@@ -106,7 +106,6 @@ def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict
 
 
 def restrict_job(job: Job, cells: Iterable[CellId]) -> Job:
-    """Return the job with only some of its cells."""
     selected = {(cell.opset, cell.device) for cell in cells}
     opsets = []
     for opset in job.opsets:
@@ -245,7 +244,6 @@ class SplitJobs:
         return self._ended.pop(model)
 
     def list_incomplete(self) -> list[list[_EndedJob]]:
-        """Return the ended parts of each model with a part that never started."""
         return list(self._ended.values())
 
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Literal
-
-from pydantic import ValidationError
 
 from exporter.core.check_table import CHECKS
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
-from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.core.frozen_model import FrozenModel, Items
-from exporter.jobs import write_json
-from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
+from exporter.manifest import Expectation, Manifest, ModelSpec
 from exporter.manifest.syntax.releases import format_release
-from exporter.manifest.syntax.values import find_lowest_release, format_opsets, is_in_range
+from exporter.manifest.syntax.values import (
+    CAPTURES,
+    EXPORTER_TITLES,
+    FIRST_DYNAMO_OPSET,
+    choose_exporter,
+    find_lowest_release,
+    format_opsets,
+    is_in_range,
+)
 from exporter.planning import EVERYTHING, Selection
 from exporter.records.record import CellId, Record, Route, Stage, Status
-
-#: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and
-#: writes opset 18 if that fails.
-FIRST_DYNAMO_OPSET = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +45,6 @@ class Plan:
 
     @property
     def to_run(self) -> tuple[PlannedCell, ...]:
-        """The selected cells that run."""
         return tuple(cell for cell in self.selected if not cell.skip)
 
 
@@ -88,7 +84,7 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
 
 
 def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) -> PlannedCell:
-    reasons = (item.reason for item in spec.skip if condition_matches(item, cell))
+    reasons = (item.reason for item in spec.skip if item.matches(cell.opset, cell.device))
     if reason := next(reasons, ""):
         return PlannedCell(cell=cell, route=route, skip=reason)
     if cell.device.base in manifest.project.elsewhere:
@@ -124,42 +120,23 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
         reason = f"the manifest names the file {spec.find_artifact(opset)}"
         return Route(exporter="file", capture="none", reason=reason)
     spec = spec.resolve_cell(opset)
-    is_dynamo_opset = opset >= FIRST_DYNAMO_OPSET
-    match spec.exporter, spec.capture:
-        case "transformers", _:
-            reason = "the manifest selects the exporter of transformers"
-            return Route(exporter="transformers", capture="export", reason=reason)
-        case "dynamo", capture:
-            converted = f"; the version converter lowers opset {FIRST_DYNAMO_OPSET}"
-            return Route(
-                exporter="dynamo",
-                capture=capture if capture in ("strict", "draft") else "export",
-                reason="the manifest selects dynamo" + ("" if is_dynamo_opset else converted),
-            )
-        case "torchscript", capture:
-            return Route(
-                exporter="torchscript",
-                capture="script" if capture == "script" else "trace",
-                reason="the manifest selects TorchScript",
-            )
-        case "auto", ("trace" | "script") as capture:
-            reason = f"TorchScript provides capture = '{capture}'"
-            return Route(exporter="torchscript", capture=capture, reason=reason)
-        case "auto", ("export" | "strict" | "draft") as capture:
-            reason = f"dynamo provides capture = '{capture}'"
-            return Route(exporter="dynamo", capture=capture, reason=reason)
-        case _ if is_dynamo_opset:
-            reason = f"dynamo creates opset {FIRST_DYNAMO_OPSET} and later ones"
-            return Route(exporter="dynamo", capture="export", reason=reason)
-        case _:
-            reason = f"dynamo creates only opset {FIRST_DYNAMO_OPSET} and later ones"
-            return Route(exporter="torchscript", capture="trace", reason=reason)
-
-
-def condition_matches(condition: Condition, cell: CellId) -> bool:
-    """Return True if a condition of `expect` or `skip` applies to this cell."""
-    matches_opset = condition.opsets is None or cell.opset in condition.opsets
-    return matches_opset and cell.device.matches(condition.device)
+    if spec.exporter == "transformers":
+        reason = "the manifest selects the exporter of transformers"
+        return Route(exporter="transformers", capture="export", reason=reason)
+    exporter = choose_exporter(spec.exporter, spec.capture, opset)
+    title, is_dynamo_opset = EXPORTER_TITLES[exporter], opset >= FIRST_DYNAMO_OPSET
+    if spec.exporter != "auto":
+        reason = f"the manifest selects {title}"
+        if exporter == "dynamo" and not is_dynamo_opset:
+            reason += f"; the version converter lowers opset {FIRST_DYNAMO_OPSET}"
+    elif spec.capture:
+        reason = f"{title} provides capture = '{spec.capture}'"
+    else:
+        only = "" if is_dynamo_opset else "only "
+        reason = f"dynamo creates {only}opset {FIRST_DYNAMO_OPSET} and later ones"
+    first, *others = CAPTURES[exporter]
+    capture = next((each for each in others if each == spec.capture), first)
+    return Route(exporter=exporter, capture=capture, reason=reason)
 
 
 def pattern_matches(pattern: str, cell: CellId) -> bool:
@@ -210,10 +187,6 @@ def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selecti
         raise ExporterError(code, problems)
 
 
-#: In the build folder.
-SHARD_NOTE = "shard.json"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
     """One part of an export: `index` counts from 1."""
@@ -223,80 +196,6 @@ class Shard:
 
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"
-
-
-class ShardNote(FrozenModel):
-    """A finished shard and its models."""
-
-    format: Literal[1] = 1
-    index: int
-    count: int
-    models: Items[str]
-
-    @property
-    def shard(self) -> Shard:
-        return Shard(index=self.index, count=self.count)
-
-
-def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
-    """Return the models of a shard, in the order of the plan.
-
-    The models with most cells are assigned first, each to the shard with the fewest cells.
-    """
-    cells = Counter(planned.cell.model for planned in plan.to_run)
-    selected = dict.fromkeys(planned.cell.model for planned in plan.selected)
-    load = dict.fromkeys(range(1, shard.count + 1), 0)
-    assigned = set()
-    for model in sorted(selected, key=lambda model: (-cells[model], model)):
-        least = min(load, key=lambda index: (load[index], index))
-        load[least] += max(cells[model], 1)
-        if least == shard.index:
-            assigned.add(model)
-    return tuple(model for model in selected if model in assigned)
-
-
-def select_shard(plan: Plan, shard: Shard) -> Plan:
-    """Return the plan with only the cells of the shard selected, possibly none."""
-    models = set(assign_models(plan, shard))
-    selected = tuple(planned for planned in plan.selected if planned.cell.model in models)
-    return replace(plan, selected=selected)
-
-
-def remove_shard_note(build: Path) -> None:
-    """Remove the note of an earlier shard before another build changes the folder.
-
-    Raises:
-        ExporterError: ENVIRONMENT if the note cannot be removed.
-    """
-    try:
-        (build / SHARD_NOTE).unlink(missing_ok=True)
-    except NotADirectoryError:
-        pass  # locking the build folder reports this problem
-    except OSError as error:
-        message = f"{build / SHARD_NOTE}: cannot be removed: {error.strerror}"
-        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
-
-
-def write_shard_note(build: Path, shard: Shard, plan: Plan) -> None:
-    """Write the note that the shard of the full plan is finished."""
-    models = assign_models(plan, shard)
-    note = ShardNote(index=shard.index, count=shard.count, models=models)
-    write_json(build / SHARD_NOTE, note)
-
-
-def read_shard_note(build: Path) -> ShardNote:
-    """Read the note of a build folder.
-
-    Raises:
-        ExporterError: UNREADABLE if the folder contains no finished shard.
-    """
-    try:
-        return ShardNote.model_validate_json(read_regular_file(build / SHARD_NOTE, PROJECT_LIMIT))
-    except FileNotFoundError:
-        message = f"{build}: contains no finished shard; run `exporter export --shard I/N`"
-    except (OSError, ValidationError):
-        message = f"{build / SHARD_NOTE}: cannot be read; run `exporter export --shard I/N` again"
-    raise ExporterError(ExitCode.UNREADABLE, message)
 
 
 #: Outcomes that match an expectation without a text in `match`.
@@ -321,7 +220,12 @@ class CellFailure:
 
 def apply_expectations(spec: ModelSpec, record: Record) -> Record:
     """Return the record with the manifest's expectations applied."""
-    expected = [item for item in spec.expect if applies_to(item, record)]
+    torch = record.fingerprint.get(_TORCH, "")
+    expected = [
+        item
+        for item in spec.expect
+        if item.matches(record.cell.opset, record.cell.device) and is_in_range(torch, item.torch)
+    ]
     if not expected or record.status in _UNPROVED:
         return record
     if record.status is Status.PASS:
@@ -339,16 +243,6 @@ def apply_expectations(spec: ModelSpec, record: Record) -> Record:
         return record.model_copy(update={"expectation": note})
     reasons = "; ".join(dict.fromkeys(item.reason for item in foreseen if item))
     return record.model_copy(update={"status": Status.XFAIL, "foreseen": reasons})
-
-
-def applies_to(item: Expectation, record: Record) -> bool:
-    """Return True if the cell and the version of torch are those of the expectation."""
-    return condition_matches(item, record.cell) and is_for_version(item, record)
-
-
-def is_for_version(item: Expectation, record: Record) -> bool:
-    """Return True if the expectation concerns the version of torch that the record contains."""
-    return is_in_range(record.fingerprint.get(_TORCH, ""), item.torch)
 
 
 def list_failures(record: Record) -> tuple[CellFailure, ...]:
@@ -379,17 +273,7 @@ def list_failures(record: Record) -> tuple[CellFailure, ...]:
     return (first, *others)
 
 
-def is_foreseen(item: Expectation, record: Record) -> bool:
-    """Return True if the expectation matches a failure of a record of its cell."""
-    if record.status in (Status.PASS, Status.XPASS, *_UNPROVED):
-        return False
-    if not is_for_version(item, record):
-        return False
-    return any(matches_failure(item, failure) for failure in list_failures(record))
-
-
 def matches_failure(item: Expectation, failure: CellFailure) -> bool:
-    """Return True if the expectation names the check and has the right stage and text."""
     has_kind = failure.is_plain or bool(item.match)
     has_stage = item.stage is None or item.stage == failure.stage
     has_check = failure.check in item.checks if failure.check else not item.checks

@@ -25,7 +25,8 @@ from exporter.core.text import (
     replace_invisible,
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
-from exporter.plugins.model_pages import summarize_result
+from exporter.plugins.failure_reasons import FailureReasons, explain_failure, keep_last_lines
+from exporter.plugins.model_pages import find_lowest_opset, summarize_result
 from exporter.records.baseline import Baseline
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report import formats
@@ -34,17 +35,11 @@ from exporter.report.rows.cells import (
     Cell,
     Row,
     collect_cells,
-    find_lowest_opset,
     format_changed_tools,
     format_export_tools,
     format_head,
 )
-from exporter.report.rows.failures import (
-    FailureReasons,
-    cluster_cells,
-    explain_failure,
-    keep_last_lines,
-)
+from exporter.report.rows.failures import cluster_cells
 
 INDEX = "index.html"
 #: In JSON, these characters occur only in strings. As escapes, they cannot end the script element.
@@ -113,11 +108,11 @@ def _drop_empty(values: Row) -> Row:
 
 def _describe_cluster(cluster: Row) -> Row:
     affected = cluster["affected"]
-    models = f"{affected.models} models" if affected.models > 1 else cluster["model"]
+    models = f"{affected['models']} models" if affected["models"] > 1 else cluster["model"]
     return _drop_empty(
         {
             "title": join_lines(
-                f"{cluster['outcome']}: {pluralize(affected.cells, 'cell')} of {models}"
+                f"{cluster['outcome']}: {pluralize(affected['cells'], 'cell')} of {models}"
             ),
             "reason": join_lines(cluster["reason"]),
             "operator": join_lines(cluster["operator"]),

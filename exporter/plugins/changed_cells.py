@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.core.errors import ExporterError
-from exporter.core.git import check_out, list_changed_files
+from exporter.core.git import Git, check_out
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.planning.plan import Plan, list_cells
@@ -29,7 +29,7 @@ def find_changed_cells(
     project = manifest.project
     root = Path(project.root)
     with check_out(root, revision, environment, "--changed") as checkout:
-        names = list_changed_files(root, checkout.commit.id, environment)
+        names = _list_changed_files(root, checkout.commit.id, environment)
         try:
             before = load_project(checkout.root, root, keep_invalid=True)
         except ExporterError:  # no valid project: each cell is a change
@@ -77,3 +77,23 @@ def _differs(file: str, names: Mapping[str, bool]) -> bool:
         and (not modules or path.name.partition(".")[0] in modules)
         for path in paths
     )
+
+
+def _list_changed_files(root: Path, commit: str, environment: Mapping[str, str]) -> dict[str, bool]:
+    """Return the files that differ from a commit, also untracked ones that git does not ignore.
+
+    Paths are relative to the root. A value is True if the file was added or removed.
+
+    Raises:
+        ExporterError: ENVIRONMENT if git cannot compare.
+    """
+    git = Git(root, environment)
+    top = git.run("rev-parse", "--show-toplevel")
+    fields = git.run(
+        "diff", "--no-renames", "--no-ext-diff", "--name-status", "-z", commit, "--"
+    ).split("\0")
+    names = dict(zip(fields[1::2], fields[::2], strict=False))
+    untracked = Git(Path(top), environment).run("ls-files", "--others", "--exclude-standard", "-z")
+    names |= dict.fromkeys(filter(None, untracked.split("\0")), "A")
+    root = root.resolve()
+    return {os.path.relpath(Path(top, name), root): kind in "AD" for name, kind in names.items()}

@@ -8,7 +8,7 @@ passes `escape_ci_commands`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -168,3 +168,13 @@ def write_pages(build: Path, page: str) -> None:
         write_text(build / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
     except ExporterError as error:  # the checkout is read-only
         print_error(f"warning: {error}; the verdict is not written to a page")
+
+
+def find_commit_url(root: Path, environment: Mapping[str, str]) -> str:
+    """Return the URL of a project's folder at the commit of a GitHub job, or ""."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA", "GITHUB_WORKSPACE")
+    server, repository, commit, workspace = (environment.get(name, "") for name in names)
+    if not (server and repository and commit and workspace):
+        return ""
+    folder = Path(os.path.relpath(root.resolve(), Path(workspace).resolve())).as_posix()
+    return f"{server}/{repository}/blob/{commit}/{folder}".removesuffix("/.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,6 @@ import click
 from pydantic import Field
 
 from exporter import program
-from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
     json_option,
     no_store_option,
@@ -22,8 +21,6 @@ from exporter.cli.options import (
     selection_options,
 )
 from exporter.cli.output.tables import (
-    HEADER,
-    build_call_rows,
     open_project,
     show_plan,
 )
@@ -32,12 +29,19 @@ from exporter.core.check_table import FAILURE_CODES
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import find_packaged_folder, pluralize
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.manifest.syntax.values import format_opsets, join_words
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import drop_changed_files, filter_valid_results
 from exporter.pipeline.environments import require_own_checkout
 from exporter.pipeline.export_options import ExportOptions
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
+from exporter.plugins.model_pages import format_fill
+from exporter.records.baseline import read_baseline
+from exporter.records.record import read_run
+from exporter.report import report_pages
+from exporter.report.rows.cells import group_by_opset
 
 
 @click.command()
@@ -50,7 +54,7 @@ def check(root: Path) -> int:
     """
     require_own_checkout(root)
     manifest = load_project(root)
-    problems = tuple(find_inconsistencies(manifest))
+    problems = tuple(_find_inconsistencies(manifest))
     for problem in problems:
         print_error(problem)
     cells = pluralize(len(list_all_cells(manifest)), "cell")
@@ -150,7 +154,7 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json:
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
             print_line(model)
-            print_table([HEADER, *build_call_rows(manifest.find_model(model))], indent="  ")
+            print_table([_HEADER, *_build_call_rows(manifest.find_model(model))], indent="  ")
         return ExitCode.OK
     models = len({planned.cell.model for planned in plan.selected})
     print_line(f"{pluralize(models, 'model')}, {pluralize(len(plan.selected), 'cell')}")
@@ -252,3 +256,57 @@ def guide(code: str | None) -> int:
     section = text.partition(f"## {code}\n")[2].partition("\n## ")[0]
     print_line(f"{code}\n{section.rstrip()}")
     return ExitCode.OK
+
+
+_HEADER = ("INPUT", "GOES TO", "DTYPE", "SHAPE", "VALUES")
+
+
+def _build_call_rows(spec: ModelSpec) -> Iterator[tuple[str, ...]]:
+    """Yield one row for each input in the order of the file, then constants and containers."""
+    for index, item in enumerate(spec.inputs):
+        shape = "a number" if item.scalar else f"[{', '.join(map(str, item.shape))}]"
+        dtype = f"{item.dtype}, optional" if item.optional else item.dtype
+        # A function of the user may return inputs without a known position in the call.
+        target = item.at or f"tensor {index} of the call"
+        fill = format_fill(item.fill)
+        if spec.inputs_from and item.fill.kind == "function":
+            fill = spec.inputs_from.function
+        yield item.name, target, dtype, shape, fill
+    for constant in spec.constants:
+        value = "None" if constant.value is None else json.dumps(constant.value)
+        yield "", constant.at, "", "", f"always {value}"
+    for container in spec.containers:
+        kind = container.type if container.is_object else f"a {container.type}"
+        yield "", container.at, "", "", kind
+
+
+def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
+    """Yield a message for each problem of the baseline and of the pages."""
+    plan = make_plan(manifest)
+    path = report_pages.ReportPaths(manifest.project).baseline
+    if path.exists():  # a new project has no baseline; its gate reports that
+        baseline = read_baseline(path)
+        accepted = {outcome.cell for outcome in baseline.cells}
+        planned = {planned.cell for planned in plan.cells}
+        added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
+        removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
+        for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
+            in_order = sorted(cells, key=lambda cell: cell.sort_key)
+            for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
+                yield f"{group.label} {problem}"
+    build = BuildFolder.from_project(manifest.project)
+    if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
+        # Another machine wrote the pages.
+        from exporter.plugins.report_files import find_merge_error  # slow
+
+        if problem := find_merge_error(manifest):
+            yield f"{manifest.project.reports}: {problem}; run `exporter export`"
+        return
+    results = filter_valid_results(read_run(build.results), manifest, plan)
+    results = drop_changed_files(results, build.path)
+    missing = results.missing.items()
+    for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
+        reason = changed.first[1]
+        yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
+    for name in report_pages.find_stale_pages(manifest, results.run) if not missing else ():
+        yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"

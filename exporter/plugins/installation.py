@@ -15,7 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,7 @@ from exporter.environments import (
 )
 from exporter.manifest import Project
 from exporter.manifest.resolved.keys import STORE_AGE
-from exporter.pipeline.environments import locate_environments
+from exporter.pipeline.environments import locate_environment
 
 _LINES_OF_MESSAGE = 12
 _SECONDS = 1800.0
@@ -315,6 +315,20 @@ def create_environments(
             problems[environment.name] = message
             on_note(message)
     return locate_environments(project, problems)
+
+
+def locate_environments(project: Project, problems: Mapping[str, str] = {}) -> Project:
+    """Return the project with the interpreters of all environments that were created before.
+
+    `problems`: Why an environment cannot be created, by its name.
+    """
+    devices = list(project.devices)
+    for number, device in enumerate(devices):
+        if device.environment is not None:
+            located = locate_environment(project, device.environment)
+            located = located.model_copy(update={"problem": problems.get(located.name, "")})
+            devices[number] = device.model_copy(update={"environment": located})
+    return project.model_copy(update={"devices": tuple(devices)})
 
 
 def list_garbage(project: Project) -> tuple[StoredEnvironment, ...]:

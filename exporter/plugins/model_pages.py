@@ -8,14 +8,20 @@ import posixpath
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, TypeVar
 
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_bytes, format_two_digits
-from exporter.manifest import Case, Dim, ModelSpec, Output, Override, Project
+from exporter.manifest import Case, Dim, Fill, ModelSpec, Output, Override, Project
 from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
 from exporter.manifest.syntax.table import read_defaults, read_keys
 from exporter.manifest.syntax.values import format_opsets
+from exporter.plugins.failure_reasons import (
+    explain_failure,
+    keep_last_lines,
+    replace_repetition,
+)
 from exporter.records.record import (
     INITIAL_WEIGHTS,
     TRACER_PREFIX,
@@ -33,12 +39,11 @@ from exporter.report.rows.cells import (
     Cell,
     Row,
     describe_reason,
-    find_lowest_opset,
     format_export_command,
     group_by_opset,
     group_cells,
 )
-from exporter.report.rows.matrix import format_axis_sizes, format_fill
+from exporter.report.rows.matrix import format_axis_sizes
 
 TEMPLATE = "model.md"
 T = TypeVar("T", bound=Hashable)
@@ -120,7 +125,7 @@ def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row
     return {
         "device": device,
         "marks": tuple(marks.get(opset) for opset in opsets),
-        "opset_runs": matrix.find_opset_runs(cells),
+        "opset_runs": find_opset_runs(cells),
         "lowest_opset": find_lowest_opset(cells),
     }
 
@@ -151,9 +156,9 @@ def build_failure_rows(
                 "expected_reason": cell.expected_reason,
                 "acceptance": history.describe(cell),
                 "flaky": formats.clean_message(record.flaky),
-                "reasons": failures.explain_failure(record, project),
+                "reasons": explain_failure(record, project),
                 "failed_checks": _list_failed_checks(record),
-                "detail": failures.keep_last_lines(formats.clean_detail(record.detail)),
+                "detail": keep_last_lines(formats.clean_detail(record.detail)),
                 "log": f"{project.build}/{record.log}" if record.log else "",
                 "export_command": cell.format_command(project.command),
             }
@@ -167,7 +172,7 @@ def _list_failed_checks(record: Record) -> tuple[Row, ...]:
         {
             "check": result.check,
             "mark": formats.MARKS[result.status],
-            "message": formats.replace_repetition(formats.clean_message(result.message), message),
+            "message": replace_repetition(formats.clean_message(result.message), message),
             "figures": ", ".join(
                 f"{name} {format_two_digits(value)}" for name, value in result.metrics.items()
             ),
@@ -175,6 +180,28 @@ def _list_failed_checks(record: Record) -> tuple[Row, ...]:
         for result in record.checks
         if result.status is not Status.PASS
     )
+
+
+def format_fill(fill: Fill) -> str:
+    """Return the fill of an input as text: `uniform [0, 1]`."""
+    match fill.kind:
+        case "uniform":
+            return f"uniform [{fill.low:g}, {fill.high:g}]"
+        case "randint":
+            return f"randint [{fill.low:g}, {fill.axis or f'{fill.high:g}'})"
+        case "bernoulli":
+            return f"bernoulli {fill.probability:g}"
+        case "mask" | "padding":
+            return f"{fill.kind} {fill.side}"
+        case "lengths_of":
+            return f"lengths of {fill.axis}"
+        case "value":
+            return f"value {json.dumps(fill.value)}"
+        case "file" | "python" | "image":
+            mode = f", {fill.mode}" if fill.mode else ""
+            return f"{fill.kind} {fill.file or fill.python}{mode}"
+        case "normal" | "zeros" | "ones" | "arange" | "function":
+            return "inputs_from" if fill.kind == "function" else fill.kind
 
 
 def describe_contract(spec: ModelSpec) -> dict[str, tuple[Row, ...]]:
@@ -340,6 +367,32 @@ def group_notes(cells: Iterable[Cell]) -> tuple[Row, ...]:
     return tuple({"opsets": opsets, "text": text} for text, opsets in groups.items())
 
 
+def find_lowest_opset(cells: Iterable[Cell]) -> str:
+    """Return the lowest opset from which on all cells of one model and device pass.
+
+    Opsets that the runtime of the device cannot load do not count.
+
+    Returns:
+        "" if the highest opset does not pass. A foreseen failure is green but does not pass.
+    """
+    lowest = ""
+    loadable = (cell for cell in cells if not cell.is_beyond_runtime)
+    for cell in sorted(loadable, key=lambda cell: cell.id.opset, reverse=True):
+        if cell.record is None or cell.record.status not in (Status.PASS, Status.XPASS):
+            break
+        lowest = str(cell.id.opset)
+    return lowest
+
+
+def find_opset_runs(cells: Iterable[Cell]) -> tuple[Row, ...]:
+    """Return the cells of a model on one device as runs of equal marks."""
+    ordered = sorted(cells, key=lambda cell: cell.id.opset)
+    return tuple(
+        {"opsets": format_opsets(cell.id.opset for cell in run), "mark": mark}
+        for mark, run in groupby(ordered, key=lambda cell: cell.mark)
+    )
+
+
 def _describe_releases(artifact: Artifact) -> str:
     opset, ir_version = artifact.opset_imports.get("", 0), artifact.ir_version
     first = find_first_release(opset, ir_version)
@@ -393,12 +446,20 @@ def summarize_result(status: Status, metrics: tuple[tuple[str, float | str], ...
     return CheckCell(mark=formats.MARKS[status], figures=tuple(text for text in texts if text))
 
 
+def format_limit_share(value: float) -> str:
+    """Return an error as a multiple of its limit, in steps that noise rarely crosses."""
+    for share in (0.01, 0.1, 0.5, 1.0):
+        if value <= share:
+            return f"≤ {share:.0%} of its limit"
+    return f"{format_two_digits(value)} times its limit"
+
+
 def _format_figure(name: str, value: float | str) -> str:
     """Return a figure as text, or "" if it depends on the machine."""
     match name, value:
         case "of_limit", float():
             # An error of 0 and a limit of 0 have no meaningful ratio.
-            return "" if value in (0.0, math.inf) else formats.format_limit_share(value)
+            return "" if value in (0.0, math.inf) else format_limit_share(value)
         case "max_abs", float():
             return f"error {formats.format_magnitude(value)}"
         case "nodes", _:  # the optimizer of the runtime depends on the processor

@@ -207,7 +207,6 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     """
     from exporter.environments import STAMP
     from exporter.pipeline.build_folder import BuildFolder
-    from exporter.planning.plan import SHARD_NOTE
 
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.from_project(project)
@@ -246,7 +245,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     for file in dict.fromkeys(files):
         folder, _, name = file.rpartition("/")
         by_folder.setdefault(folder, []).append(name)
-    absent = [*(paths - existing), *build.private_paths, build.path / SHARD_NOTE]
+    absent = [*(paths - existing), *build.private_paths, build.shard_note]
     return NoopInputs(
         files=by_folder,
         absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),

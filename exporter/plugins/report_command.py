@@ -21,12 +21,14 @@ from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_bytes
-from exporter.core.git import Commit, find_commit_url, find_head, list_versions
+from exporter.core.git import Commit, find_head
 from exporter.core.text import (
     find_packaged_folder,
     pluralize,
 )
 from exporter.manifest import Manifest
+from exporter.plugins.github import find_commit_url
+from exporter.plugins.report_files import list_versions
 from exporter.records.baseline import FOLDER, Baseline, CellOutcome, parse_baseline
 from exporter.records.record import RunRecord
 from exporter.report.pages.templates import render_html
@@ -53,7 +55,7 @@ def report(root: Path, *, commits: bool, site: Path | None) -> int:
     manifest = open_project(root)
     current = read_results(manifest)
     print_result_notes(current)
-    run = current.results.run
+    run = current.run
     if site:
         _write_site(manifest, run, site)
         print_line(f"{pluralize(len(run.records), 'cell')}: {site}/index.html")

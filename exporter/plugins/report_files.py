@@ -27,7 +27,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
-from exporter.core.git import list_versions
+from exporter.core.git import Commit, Git
 from exporter.core.text import join_lines, pluralize, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.syntax.releases import find_first_release, format_release
@@ -47,7 +47,11 @@ from exporter.report.rows.cells import (
     format_head,
     list_initial_models,
 )
-from exporter.report.rows.failures import explain_failure, summarize_failure
+from exporter.report.rows.failures import (
+    find_model_lines,
+    format_repro_command,
+    summarize_failure,
+)
 from exporter.report.rows.matrix import count_parameters
 
 _COLUMNS = (
@@ -191,14 +195,13 @@ def _list_hints(
     """Return the locations, the acceptance and the commands of a red cell, one per line."""
     if cell.record is None or not cell.is_red:
         return ()
-    reasons = explain_failure(cell.record, project)
     hints = {
-        "code": reasons.code,
+        "code": cell.record.failure_code,
         "promised at": str(spec.location),
-        "in the model": ", ".join(reasons.lines),
+        "in the model": ", ".join(find_model_lines(cell.record)),
         "accepted before": history.describe(cell),
         "run again": format_export_command(str(cell.id), project.command),
-        "reproduce": reasons.repro_command,
+        "reproduce": format_repro_command(cell.record, project),
     }
     return tuple(f"{name}: {value}" for name, value in hints.items() if value)
 
@@ -567,3 +570,29 @@ def _read_cell(row: Mapping[str, str]) -> Cell:
     id = CellId(model=row["model"], opset=int(row["opset"]), device=device)
     is_known = row["status"] in set(Status)
     return Cell(id=id, record=Record(cell=id, status=Status(row["status"])) if is_known else None)
+
+
+def list_versions(
+    folder: Path, names: Sequence[str], environment: Mapping[str, str], limit: int
+) -> list[tuple[Commit, dict[str, bytes]]]:
+    """Return the last versions of files and folders with their commits, the oldest first.
+
+    Each version has the contents by their paths from `folder`. There are none if git cannot read
+    the history. A shallow clone has only its own commits.
+    """
+    git = Git(folder, environment)
+    versions, contents = [], dict[str, bytes]()
+    try:
+        arguments = ("log", f"--max-count={limit}", "--format=%H %cs", "--", *names)
+        for line in (git.try_run(*arguments) or "").splitlines():
+            id, day = line.split()
+            listing = git.try_run("ls-tree", "-r", "-z", id, "--", *names) or ""
+            files = dict(entry.split("\t")[::-1] for entry in listing.split("\0") if entry)
+            for blob in {*files.values()} - contents.keys():
+                contents[blob] = (git.try_run("cat-file", *blob.split()[1:]) or "").encode()
+            if files:
+                version = {name: contents[blob] for name, blob in files.items()}
+                versions.append((Commit(id=id[:12], day=day), version))
+    except (ExporterError, OSError):
+        return []
+    return versions[::-1]

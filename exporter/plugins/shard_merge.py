@@ -1,4 +1,4 @@
-"""`exporter merge`: join the build folders of all shards, as of a single export.
+"""`--shard` and `exporter merge`: divide the models, and join the build folders of all shards.
 
 A shard provides only its own models, even if its folder contains others. A missing result is never
 replaced by an earlier one, because a lost shard must be visible. The other shards are merged
@@ -11,25 +11,88 @@ import contextlib
 import os
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import click
+from pydantic import ValidationError
 
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import make_summary, open_project
 from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import pluralize
 from exporter.jobs import write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
-from exporter.planning.plan import Plan, ShardNote, make_plan, read_shard_note, remove_shard_note
+from exporter.planning.plan import Plan, Shard, make_plan
 from exporter.records.record import Record, RunRecord, read_run
 from exporter.report.report_pages import write_reports
 from exporter.report.rows.cells import group_by_opset
+
+
+class ShardNote(FrozenModel):
+    """A finished shard and its models."""
+
+    format: Literal[1] = 1
+    index: int
+    count: int
+    models: Items[str]
+
+    @property
+    def shard(self) -> Shard:
+        return Shard(index=self.index, count=self.count)
+
+
+def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
+    """Return the models of a shard, in the order of the plan.
+
+    The models with most cells are assigned first, each to the shard with the fewest cells.
+    """
+    cells = Counter(planned.cell.model for planned in plan.to_run)
+    selected = dict.fromkeys(planned.cell.model for planned in plan.selected)
+    load = dict.fromkeys(range(1, shard.count + 1), 0)
+    assigned = set()
+    for model in sorted(selected, key=lambda model: (-cells[model], model)):
+        least = min(load, key=lambda index: (load[index], index))
+        load[least] += max(cells[model], 1)
+        if least == shard.index:
+            assigned.add(model)
+    return tuple(model for model in selected if model in assigned)
+
+
+def select_shard(plan: Plan, shard: Shard) -> Plan:
+    models = set(assign_models(plan, shard))
+    selected = tuple(planned for planned in plan.selected if planned.cell.model in models)
+    return replace(plan, selected=selected)
+
+
+def write_shard_note(build: Path, shard: Shard, plan: Plan) -> None:
+    models = assign_models(plan, shard)
+    note = ShardNote(index=shard.index, count=shard.count, models=models)
+    write_json(BuildFolder(build).shard_note, note)
+
+
+def read_shard_note(build: Path) -> ShardNote:
+    """Read the note of a build folder.
+
+    Raises:
+        ExporterError: UNREADABLE if the folder contains no finished shard.
+    """
+    path = BuildFolder(build).shard_note
+    try:
+        return ShardNote.model_validate_json(read_regular_file(path, PROJECT_LIMIT))
+    except FileNotFoundError:
+        message = f"{build}: contains no finished shard; run `exporter export --shard I/N`"
+    except (OSError, ValidationError):
+        message = f"{path}: cannot be read; run `exporter export --shard I/N` again"
+    raise ExporterError(ExitCode.UNREADABLE, message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +141,7 @@ def merge_shards(manifest: Manifest, plan: Plan, folders: Iterable[Path]) -> Mer
     with build.lock(), contextlib.ExitStack() as stack:
         for other in others:
             stack.enter_context(other.lock())
-        remove_shard_note(build.path)
+        build.shard_note.unlink(missing_ok=True)
         build.results.unlink(missing_ok=True)  # no results before all shards are copied
         parts, problems = _read_parts(folders)
         for part in parts:

@@ -194,7 +194,6 @@ class Baseline(FrozenModel):
 
     @property
     def dropped(self) -> dict[CellId, str]:
-        """The user's reason for each removed cell."""
         return {cell: text for each in self.models.values() for cell, text in each.dropped.items()}
 
     @property

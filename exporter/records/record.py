@@ -417,7 +417,6 @@ class Record(ChecksummedModel):
 
     @property
     def runtime_packages(self) -> dict[str, str]:
-        """The version of each package in `runtime`."""
         return dict(package.split(" ", 1) for package in self.runtime.split(", ") if package)
 
     @property

@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core import import_plugin
 from exporter.core.errors import ExporterError
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.frozen_model import FrozenModel
+from exporter.jobs import write_json
 from exporter.manifest import Manifest, Project
 from exporter.records.baseline import FOLDER, Baseline, read_baseline
 from exporter.records.record import RunRecord
 from exporter.report.pages.page_files import render_pages
-from exporter.report.pages.templates import (
-    are_unmodified,
-    compute_key,
-    find_packaged_templates,
-    is_up_to_date,
-    list_written_pages,
-    save_up_to_date_key,
-)
+from exporter.report.pages.templates import find_packaged_templates
 from exporter.report.rows.cells import AcceptanceHistory
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
+
+
+class PagesNote(FrozenModel):
+    """The key of the pages that were written last; empty if there are none."""
+
+    key: str
+    pages: dict[str, str]
+    """Digest by name, relative to the reports folder."""
+
+    @classmethod
+    def read(cls, path: Path) -> PagesNote:
+        try:
+            return cls.model_validate_json(read_regular_file(path, PROJECT_LIMIT))
+        except (OSError, ValidationError):
+            return cls(key="", pages={})
+
+    def is_for(self, key: str | None, reports: Path) -> bool:
+        """Return whether the pages are unmodified and have this key; None: any key."""
+        is_known = bool(self.key) and key in (None, self.key)
+        return is_known and all(hash_source(reports / n) == each for n, each in self.pages.items())
+
+
+def compute_key(texts: Iterable[str], folders: Iterable[Path]) -> str:
+    """Return a digest of the texts and of all files in the folders, which need not exist."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode()).digest())
+    for folder in folders:
+        paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+        for path in paths:
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path.relative_to(folder)}:{hash_source(path)};".encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +76,6 @@ class ReportPaths:
 
     @property
     def note(self) -> Path:
-        """The note of the files that were written last."""
         return Path(self.project.root) / self.project.build / PAGES_NOTE
 
     @property
@@ -80,13 +111,14 @@ def write_reports(
         ]
     history = AcceptanceHistory(baseline, trend, commit)
     key = _compute_key(manifest, run, history)
-    if not is_up_to_date(paths.note, key, paths.reports):
+    if not PagesNote.read(paths.note).is_for(key, paths.reports):
         files = {
             name: content.encode() if isinstance(content, str) else content
             for name, content in _render(manifest, run, history).items()
         }
         import_plugin("reports").write_reports(paths.reports, files)
-        save_up_to_date_key(paths.note, key, files)
+        pages = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
+        write_json(paths.note, PagesNote(key=key, pages=pages))
     return warnings
 
 
@@ -102,7 +134,7 @@ def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     paths = ReportPaths(manifest.project)
     run = import_plugin("evidence").attach_evidence(run, manifest.project)
     history = AcceptanceHistory(_read_baseline(paths))
-    if is_up_to_date(paths.note, _compute_key(manifest, run, history), paths.reports):
+    if PagesNote.read(paths.note).is_for(_compute_key(manifest, run, history), paths.reports):
         return ()
     files = sorted(_render(manifest, run, history).items())
     return tuple(name for name, content in files if not _has_content(paths.reports / name, content))
@@ -111,13 +143,13 @@ def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
 def are_pages_unmodified(project: Project) -> bool:
     """Return True if this machine wrote the files and no other program changed them."""
     paths = ReportPaths(project)
-    return are_unmodified(paths.note, paths.reports)
+    return PagesNote.read(paths.note).is_for(None, paths.reports)
 
 
 def list_page_inputs(project: Project) -> list[Path]:
     """Return the paths that `write_reports` reads or wrote, except results and manifests."""
     paths = ReportPaths(project)
-    written = (paths.reports / name for name in list_written_pages(paths.note))
+    written = (paths.reports / name for name in PagesNote.read(paths.note).pages)
     sources = (*paths.folders, *import_plugin("reports").list_plugin_folders())
     evidence = import_plugin("evidence").find_evidence_path(project)
     return [*sources, paths.baseline, evidence, paths.note, *written]

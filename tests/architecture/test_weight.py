@@ -9,12 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 58_857,
-    "lines of tests": 71_853,
-    "files": 268,
+    "lines of the package": 58_560,
+    "lines of tests": 71_848,
+    "files": 270,
     "packages": 47,
     "modules below 60 lines": 8,
-    "lines of imports in 1,000 lines": 80,
+    "lines of imports in 1,000 lines": 81,
     "private functions called once, in 1,000 functions": 175,
 }
 

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.records.record import Culprit, Stage, Status
-from exporter.report.rows.failures import explain_failure
+from exporter.report.rows.failures import format_repro_command
 from tests.script_runner import run_script
 from tests.traps.prove import make_record
 from tests.traps.reproduction import pick_kinds, write_script
@@ -57,7 +57,7 @@ def test_a_red_cell_has_a_reproducer_or_a_reason(trap: Trap, tmp_path: Path) -> 
         # Without a sample, the files around the pass show nothing more than the message.
         and not (record.broken_pass and record.blame is None)
     )
-    assert bool(explain_failure(record).repro_command) is has_repro
+    assert bool(format_repro_command(record)) is has_repro
     folder = tmp_path / "repro"
     if has_repro:
         result = run_script(write_script(trap, record, tmp_path / "trap", folder))
@@ -72,7 +72,7 @@ def test_a_red_cell_has_a_reproducer_or_a_reason(trap: Trap, tmp_path: Path) -> 
 @pytest.mark.parametrize("trap", parameters(SOUND if IS_LONG else pick_kinds(SOUND)))
 def test_the_script_of_a_sound_model_shows_no_failure(trap: Trap, tmp_path: Path) -> None:
     record = make_record(trap, tmp_path / "trap", diagnose=True)
-    assert explain_failure(record).repro_command == ""
+    assert format_repro_command(record) == ""
     result = run_script(write_script(trap, record, tmp_path / "trap", tmp_path / "repro"))
     is_repaired = trap.name in REPAIRED
     assert result.returncode == int(is_repaired), result.stdout

@@ -40,7 +40,7 @@ def baseline(context: click.Context, root: Path) -> int:
         context.obj = root
         return ExitCode.OK
     acceptance = _prepare(root)
-    if missing := acceptance.current.results.missing:
+    if missing := acceptance.current.missing:
         count = pluralize(len(missing), "cell")
         print_error(f"not accepted: {count} without a result; run `exporter export` first")
         return ExitCode.RED
@@ -66,7 +66,7 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
         if cells
         else frozenset(finding.cell for finding in findings)
     )
-    missing = acceptance.current.results.missing
+    missing = acceptance.current.missing
     if unproved := sorted(selected & missing.keys(), key=lambda cell: cell.sort_key):
         for cell in unproved:
             print_error(f"{cell}: not accepted: {missing[cell]}")
@@ -107,7 +107,7 @@ def review(context: click.Context, root: Path) -> int:
         rows = build_finding_rows(group, result.context)
         show_findings(rows=rows)
         cells = [cell for finding in group for cell in finding.cells]
-        if any(cell in acceptance.current.results.missing for cell in cells):
+        if any(cell in acceptance.current.missing for cell in cells):
             print_line("    skipped: a cell has no result; run `exporter export`")
             skipped += 1
             continue

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.cli.options import (
-    engine_options,
     no_store_option,
     result_options,
     root_option,
     selection_options,
-    shard_option,
 )
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core import import_plugin
@@ -31,7 +29,6 @@ from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
-    from exporter.cli.options import EngineArguments
     from exporter.planning.plan import Shard
     from exporter.program import ExportResult
 
@@ -40,12 +37,53 @@ _OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
 _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
 
 
+def _check_engine(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value:
+        return value
+    from exporter.manifest.resolved.keys import check_engine  # slow
+
+    try:
+        return check_engine(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    if value is None:
+        return None
+    from exporter.planning.plan import Shard  # slow
+
+    index, _slash, count = value.partition("/")
+    if not all(text.isascii() and text.isdigit() for text in (index, count)):
+        raise click.BadParameter(f"expected I/N, such as 1/4, got '{value}'")
+    shard = Shard(index=int(index), count=int(count))
+    if not 1 <= shard.index <= shard.count:
+        raise click.BadParameter(f"expected 1 to {count}, got {index}")
+    return shard
+
+
 @click.command()
 @selection_options
 @result_options
 @root_option
-@engine_options
-@shard_option
+@click.option(
+    "--engine",
+    metavar="local|dask|ADDRESS|FUNCTION",
+    default="",
+    callback=_check_engine,
+    help="Run the jobs here, or on a Dask cluster.  [default: local]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Number of workers.  [default: by cores and memory]",
+)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    callback=_parse_shard,
+    help="Only part I of N, in complete models; `merge` joins the parts.",
+)
 @click.option("--dry-run", is_flag=True, help="Only print the plan, like `plan`.")
 @click.option("--force", is_flag=True, help="Also run cells that are up to date.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first model with a red cell.")
@@ -65,7 +103,8 @@ _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
 def export(
     selection: Selection,
     root: Path,
-    engine: EngineArguments,
+    engine: str,
+    jobs: int | None,
     shard: Shard | None,
     build: Path | None,
     **flags: bool,
@@ -84,12 +123,13 @@ def export(
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
-    refused = shard or engine.uses_cluster(root) or any(flags[name] for name in _NOT_WATCHED)
+    is_local = (engine or read_setting(root, "engine", "local")) == "local"
+    refused = shard or not is_local or any(flags[name] for name in _NOT_WATCHED)
     if flags["watch"] and refused:
         raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
     # The first worker starts before the settings are validated.
     with closing(make_starter(os.environ, read_environment_names(root))) as starter:
-        if not flags["dry_run"] and not engine.uses_cluster(root):
+        if not flags["dry_run"] and is_local:
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
         # A no-op must not import the build.
@@ -101,8 +141,8 @@ def export(
         options = ExportOptions(
             selection=selection,
             shard=shard,
-            jobs=engine.jobs,
-            engine=engine.engine,
+            jobs=jobs,
+            engine=engine,
             force=flags["force"],
             thorough=flags["thorough"],
             fail_fast=flags["fail_fast"],

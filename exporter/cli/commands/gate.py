@@ -13,7 +13,6 @@ from exporter.cli.output.tables import open_project, print_result_notes, show_fi
 from exporter.cli.output.terminal import print_document, print_error
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.git import find_commit_url
 from exporter.core.text import join_names
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.page_files import render_gate
@@ -52,7 +51,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         )
     rows = build_gate_rows(result.findings, context, result.accepted)
     project_root = Path(manifest.project.root)
-    page = render_gate(rows, manifest.project, find_commit_url(project_root, os.environ))
+    page = render_gate(rows, manifest.project, github.find_commit_url(project_root, os.environ))
     github.write_pages(build, page)
     github.append_to_step_summary(page)
     if as_json:

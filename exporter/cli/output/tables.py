@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from exporter.cli.output.terminal import (
 )
 from exporter.core.errors import ExitCode, ExporterError, ExportSummary
 from exporter.core.text import join_lines, join_names, pluralize
-from exporter.manifest import Manifest, ModelSpec, Style, load_project
+from exporter.manifest import Manifest, Style, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
@@ -32,7 +31,6 @@ from exporter.report.formats import choose_mark
 from exporter.report.rows import failures
 from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import group_by_opset, mask_numbers
-from exporter.report.rows.matrix import format_fill
 
 #: Lines of a summary that refer to the folder of a project, which a test does not have.
 _PROJECT_LINES = ("    promised at ", "    reproduce: ", "    log: ")
@@ -146,14 +144,6 @@ def format_counts(records: Sequence[Record | None]) -> str:
     return ", ".join(f"{by_word[word]} {word}" for word in words)
 
 
-def format_red_line(label: str, record: Record) -> str:
-    """Return one line with the outcome and the problem of a cell or a group of cells."""
-    message = join_lines(record.message)
-    if record.expectation:
-        message += f" ({join_lines(record.expectation)})"
-    return f"{label}: {record.outcome}: {message}"
-
-
 def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
     """Yield a line for each device and reason, as a missing package is repaired only if known."""
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -176,28 +166,31 @@ def _format_red_groups(
     )
     for group in groups:
         record = group.first
-        yield format_red_line(group.label, record), choose_color(record.status)
+        expectation = f" ({join_lines(record.expectation)})" if record.expectation else ""
+        line = f"{group.label}: {record.outcome}: {join_lines(record.message)}{expectation}"
+        yield line, choose_color(record.status)
         code = record.failure_code
         yield f"    code: {code}, explained by `exporter guide {code}`", None
         for advice in (each for each in record.advice if each not in record.message):
             yield f"    advice: {join_lines(advice)}", None
-        if (line := failures.summarize_failure(record)) and (record.blame or record.missing):
+        line = failures.summarize_failure(record)
+        if line and (record.blame or record.missing):
             yield f"    {join_lines(line)}", None
         for obstacle in record.obstacles:
             yield f"    obstacle: {join_lines(obstacle)}", None
         yield f"    promised at {manifest.find_model(record.cell.model).location}", None
-        reasons = failures.explain_failure(record, manifest.project)
+        lines = failures.find_model_lines(record)
         # The message begins with the line of the model, if there is one.
-        if reasons.lines and reasons.lines[0] not in record.message:
-            yield f"    in the model at {', '.join(reasons.lines)}", None
-        if reasons.repro_command:
-            yield f"    reproduce: {reasons.repro_command}", None
+        if lines and lines[0] not in record.message:
+            yield f"    in the model at {', '.join(lines)}", None
+        if command := failures.format_repro_command(record, manifest.project):
+            yield f"    reproduce: {command}", None
         if record.log:
             yield f"    log: {manifest.project.build}/{record.log}", None
 
 
 if TYPE_CHECKING:  # most commands print only some of these tables
-    from exporter.api.gate_run import ValidResults
+    from exporter.pipeline.decisions import Results
     from exporter.program import BuildPlan
 
 
@@ -243,42 +236,16 @@ def format_initial_weights(records: Iterable[Record]) -> list[str]:
     return [f"{subject}: weights: {seeds}; `weights` in an entry names trained ones"]
 
 
-def print_result_notes(current: ValidResults) -> None:
+def print_result_notes(current: Results) -> None:
     """Print the tools with another version, and the cells without a result."""
     if current.other_tools:
         print_error(
             f"warning: the results were created with {current.other_tools}; run `exporter export` "
             "to prove them with the current tools"
         )
-    print_missing(current.results.missing)
-
-
-def print_missing(missing: Mapping[CellId, str]) -> None:
-    """Print the cells without a result and the reason, one line per group."""
-    for group in group_by_opset(missing.items(), lambda item: item[0], lambda item: item[1]):
+    missing = current.missing.items()
+    for group in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         print_error(f"{group.label}: no result: {group.first[1]}")
-
-
-HEADER = ("INPUT", "GOES TO", "DTYPE", "SHAPE", "VALUES")
-
-
-def build_call_rows(spec: ModelSpec) -> Iterator[tuple[str, ...]]:
-    """Yield one row for each input in the order of the file, then constants and containers."""
-    for index, item in enumerate(spec.inputs):
-        shape = "a number" if item.scalar else f"[{', '.join(map(str, item.shape))}]"
-        dtype = f"{item.dtype}, optional" if item.optional else item.dtype
-        # A function of the user may return inputs without a known position in the call.
-        target = item.at or f"tensor {index} of the call"
-        fill = format_fill(item.fill)
-        if spec.inputs_from and item.fill.kind == "function":
-            fill = spec.inputs_from.function
-        yield item.name, target, dtype, shape, fill
-    for constant in spec.constants:
-        value = "None" if constant.value is None else json.dumps(constant.value)
-        yield "", constant.at, "", "", f"always {value}"
-    for container in spec.containers:
-        kind = container.type if container.is_object else f"a {container.type}"
-        yield "", container.at, "", "", kind
 
 
 def show_plan(build_plan: BuildPlan) -> None:

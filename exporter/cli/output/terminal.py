@@ -68,7 +68,6 @@ def print_document(document: FrozenModel) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print one line or more to stderr."""
     click.echo(sanitize_for_terminal(text), err=True)
 
 
@@ -93,7 +92,6 @@ def is_terminal() -> bool:
 
 
 def choose_color(status: Status) -> str | None:
-    """Return green, red, or None if the status is neither."""
     if status.is_red:
         return "red"
     return "green" if status.is_green else None

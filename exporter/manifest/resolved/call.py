@@ -126,7 +126,6 @@ class Axis(FrozenModel):
         return self.example is not None and self.rule is None
 
     def allows(self, size: int) -> bool:
-        """Return whether the manifest promises `size`."""
         inside = self.min <= size and (self.max is None or size <= self.max)
         return inside and size % self.multiple_of == 0
 

@@ -29,6 +29,7 @@ from exporter.manifest.syntax.table import (
     is_implied,
 )
 from exporter.manifest.syntax.values import (
+    CaptureName,
     check_consumer,
     format_opsets,
     quote,
@@ -36,7 +37,6 @@ from exporter.manifest.syntax.values import (
 )
 
 Measure = Literal["latency", "load", "memory"]
-CaptureName = Literal["export", "strict", "draft", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
 #: The meaning of an upper limit of the file.

@@ -7,7 +7,7 @@ users write are in `schema`; `loader.py` converts them.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,7 +27,7 @@ from exporter.manifest.resolved.call import (
     TensorSpec,
     complete_sizes,
 )
-from exporter.manifest.resolved.keys import LIMIT, CaptureName, Keys
+from exporter.manifest.resolved.keys import LIMIT, Keys
 from exporter.manifest.syntax.fields import Amount, Factor, Line
 from exporter.manifest.syntax.table import (
     DEFINITION,
@@ -38,7 +38,7 @@ from exporter.manifest.syntax.table import (
     is_implied,
     without_notation,
 )
-from exporter.manifest.syntax.values import split_data_file
+from exporter.manifest.syntax.values import CaptureName, split_data_file
 
 #: The meaning of keys that a table of a model's page shows, and whose effect the gate compares.
 IN_TABLE = Key(gate="cell", shown=False)
@@ -52,6 +52,14 @@ class Condition(FrozenModel):
     """None: every opset."""
     device: Annotated[str, _CONDITION] = "*"
     """A glob over device names. Without `@`, it matches the device with each suffix."""
+
+    def matches(self, opset: int, device: str | None) -> bool:
+        """Return whether a cell is selected; None as device only if all devices are."""
+        if device is None:
+            is_device = self.device == "*"
+        else:
+            is_device = DeviceName(device).matches(self.device)
+        return is_device and (self.opsets is None or opset in self.opsets)
 
 
 class Expectation(Condition):
@@ -83,7 +91,6 @@ class Skip(Condition):
     reason: str
 
 
-ExporterName = Literal["dynamo", "torchscript"]
 #: The state of PyTorch during an export.
 ExportState = Literal["inference", "plain"]
 #: The place of the opset in the path of an artifact.
@@ -144,7 +151,6 @@ class Bound(Table):
         return self.atol <= old.atol and (self.rtol or 0.0) <= (old.rtol or 0.0)
 
     def describe(self) -> str:
-        """Return the bound in words."""
         values = {
             "{:g} times PyTorch's own float32 error": self.noise,
             "{:g} steps of the output's scale in PyTorch": self.steps,
@@ -395,7 +401,6 @@ class ModelSpec(Keys):
 
     @property
     def free_axes(self) -> tuple[Axis, ...]:
-        """The axes of the inputs that are not derived."""
         return tuple(axis for axis in self.axes if axis.is_free)
 
     @property
@@ -409,11 +414,9 @@ class ModelSpec(Keys):
 
     @property
     def size_rules(self) -> dict[str, SizeRule]:
-        """The rules of the derived axes, by name."""
         return {axis.name: axis.rule for axis in self.axes if axis.rule}
 
     def complete_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the sizes of axes with those of all derived axes."""
         return complete_sizes(sizes, self.size_rules)
 
     def allows_sizes(self, sizes: Mapping[str, int]) -> bool:
@@ -437,11 +440,7 @@ class ModelSpec(Keys):
         """
         spec = self
         for each in self.overrides:
-            matches_opset = each.opsets is None or opset in each.opsets
-            if matches_opset and (
-                each.device == "*"
-                or (device is not None and DeviceName(device).matches(each.device))
-            ):
+            if each.matches(opset, device):
                 spec = each.apply_to(spec)
         return spec
 
@@ -455,9 +454,12 @@ def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
     Returns:
         An empty bound if the manifest sets none.
     """
-    for bound in _list_candidates(spec, output, device):
-        if bound.is_set:
-            return bound
+    for tolerance in filter(None, (output.tolerance, spec.tolerance)):
+        general = tolerance.by_device.get(DeviceName(device).base)
+        special = tolerance.by_device.get(device, general), tolerance.by_dtype.get(output.dtype)
+        for bound in (*special, tolerance):
+            if bound and bound.is_set:
+                return bound
     return Bound()
 
 
@@ -467,12 +469,3 @@ def has_steps(spec: ModelSpec, index: int) -> bool:
     return any(
         select_bound(cell, cell.outputs[index], device).steps is not None for cell, device in cells
     )
-
-
-def _list_candidates(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
-    for tolerance in (output.tolerance, spec.tolerance):
-        if tolerance is not None:
-            general = tolerance.by_device.get(DeviceName(device).base, Bound())
-            yield tolerance.by_device.get(device, general)
-            yield tolerance.by_dtype.get(output.dtype, Bound())
-            yield tolerance

@@ -94,18 +94,9 @@ class FindingKind(StrEnum):
 
     @property
     def default_action(self) -> Action:
-        """The action if no list has the kind."""
-        return "warn" if self in _WARNINGS else "block"
+        return "warn" if self is FindingKind.REDEFINED or self in DRIFT else "block"
 
 
-_WARNINGS = frozenset(
-    {
-        *(FindingKind.REDEFINED, FindingKind.ERROR_GROWN, FindingKind.FILE_GROWN),
-        *(FindingKind.NODES_GROWN, FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN),
-        *(FindingKind.MEMORY_GROWN, FindingKind.NEW_DOMAIN, FindingKind.FLOOR_RAISED),
-        FindingKind.LOWEST_RAISED,
-    }
-)
 #: The findings by their names in the lists.
 FINDINGS: Mapping[str, FindingKind] = {kind.key: kind for kind in FindingKind}
 #: The factors by which figures may grow.
@@ -117,6 +108,10 @@ LIMITS: Mapping[FindingKind, float] = {
     FindingKind.LOAD_GROWN: 2.0,
     FindingKind.MEMORY_GROWN: 1.5,
 }
+#: Other properties of a file than the accepted ones, with the same verdict.
+DRIFT = frozenset(
+    {*LIMITS, FindingKind.NEW_DOMAIN, FindingKind.FLOOR_RAISED, FindingKind.LOWEST_RAISED}
+)
 
 
 class GatePolicy(FrozenModel):
@@ -134,13 +129,11 @@ class GatePolicy(FrozenModel):
         return self.limits.get(kind, LIMITS[kind])
 
 
-class ModelPolicy(FrozenModel):
+class ModelPolicy(GatePolicy):
     """The settings of `[tool.exporter.gate.models.NAME]`."""
 
     models: str
     """A glob over IDs."""
-    actions: dict[FindingKind, Action] = Field(default_factory=dict)
-    limits: dict[FindingKind, float] = Field(default_factory=dict)
 
 
 class Gate(FrozenModel):
@@ -154,14 +147,12 @@ class Gate(FrozenModel):
     `limits.file_grown`; the table is ``."""
 
     def find_policy(self, model: str) -> GatePolicy:
-        matching = [each for each in self.models if fnmatchcase(model, each.models)]
-        if not matching:
-            return self.policy
-        actions, limits = dict(self.policy.actions), dict(self.policy.limits)
-        for each in matching:
-            actions |= each.actions
-            limits |= each.limits
-        return GatePolicy(actions=actions, limits=limits)
+        policy = self.policy
+        for each in self.models:
+            if fnmatchcase(model, each.models):
+                actions, limits = policy.actions | each.actions, policy.limits | each.limits
+                policy = GatePolicy(actions=actions, limits=limits)
+        return policy
 
     def find_line(self, model: str, key: str) -> int | None:
         """Return the line of a finding or limit for a model; that of the table if it has none."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from exporter.core.device_name import CURRENT, DeviceName
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location, Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.system import NVIDIA_VARIABLES
@@ -91,12 +91,10 @@ class Device(DeviceKeys):
 
     @property
     def row(self) -> RuntimeRow:
-        """The properties of its runtime."""
         return RUNTIMES.get(self.runtime, PLUGIN)
 
     @property
     def pinned_release(self) -> Release | None:
-        """The release of ONNX Runtime that its environment pins."""
         if not self.row.has_releases or self.environment is None:
             return None
         return find_pinned_release(self.environment.requirements)
@@ -225,23 +223,6 @@ class Manifest(FrozenModel):
     models: Items[ModelSpec]
     problems: Items[Problem] = ()
     """The problems of manifest files that belong to none of these models."""
-
-    def select_suffix(self, name: str) -> Manifest:
-        """Return the manifest with the cells of one suffix, or of `current`, only."""
-        active = "" if name == CURRENT else name
-        selected = (
-            model.model_copy(
-                update={
-                    "devices": tuple(device for device in model.devices if device.suffix == active)
-                }
-            )
-            for model in self.models
-        )
-        return Manifest(
-            project=self.project.model_copy(update={"active_suffix": active}),
-            models=tuple(model for model in selected if model.devices),
-            problems=self.problems,
-        )
 
     def find_model(self, id: str) -> ModelSpec:
         """Return the model of that ID.

@@ -367,7 +367,7 @@ def _resolve_axis(
             message += " would turn into a constant; write at least 2"
             model.add_problem(example_path, message)
         else:
-            _check_size(model, axis, example_path, size)
+            check_size(model, axis, example_path, size)
     for other_path, size in examples[1:]:
         if size != examples[0][1]:
             first = f"{format_key(examples[0][0])} has {examples[0][1]}"
@@ -376,7 +376,7 @@ def _resolve_axis(
     return axis.model_copy(update={"example": examples[0][1] if examples and is_free else None})
 
 
-def _check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
+def check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
     if not axis.allows(size):
         limits = format_size_limits(axis)
         model.add_problem(path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}")

@@ -8,7 +8,7 @@ from typing import Any
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
 from exporter.manifest.resolved.model import Comparator
-from exporter.manifest.rules.axes import find_size_problem, format_size_limits
+from exporter.manifest.rules.axes import check_size, find_size_problem
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
 from exporter.manifest.schema.tables import (
@@ -359,7 +359,5 @@ def _check_axes(
         elif rule := axes[name].rule:
             message = f"the size of this axis is {rule.formula}; set {join_words(rule.axes)}"
             model.add_problem(axis_path, message)
-        elif not axes[name].allows(size):
-            limits = format_size_limits(axes[name])
-            message = f"the axis {quote(name)} takes sizes of {limits}, not {size}"
-            model.add_problem(axis_path, message)
+        else:
+            check_size(model, axes[name], axis_path, size)

@@ -130,7 +130,6 @@ class EffectiveSettings:
     """The table with `repeat` of each copy, such as `("inputs", 5)`."""
 
     def find_source_path(self, path: KeyPath) -> KeyPath:
-        """Return the key in the file for the value at `path`."""
         return (*self.source_paths.get(path[:2], path[:2]), *path[2:])
 
     def relate(self, path: KeyPath, name: str) -> str:
@@ -361,7 +360,6 @@ _Resolved = TypeVar("_Resolved", Expectation, Skip)
 def resolve_conditions(
     model: EffectiveSettings, key: str, type: type[_Resolved]
 ) -> tuple[_Resolved, ...]:
-    """Return the items of `expect` or `skip`."""
     tables = enumerate(getattr(model.settings, key))
     return tuple(
         type.from_fields(table, opsets=resolve_condition(model, (key, index), table))
@@ -394,7 +392,6 @@ def resolve_condition(
 
 
 def resolve_tolerance(model: EffectiveSettings, path: KeyPath, table: ToleranceTable) -> Tolerance:
-    """Return the tolerance at `path`."""
     tables, devices = table.__pydantic_extra__ or {}, model.context.devices
     for name in tables:
         if name not in FLOATS and name not in devices:

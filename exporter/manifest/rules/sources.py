@@ -16,7 +16,6 @@ from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.keys import CustomOp, Metric
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
-    ExporterName,
     FilePass,
     ModelSpec,
     ParameterNames,
@@ -30,19 +29,21 @@ from exporter.manifest.rules.layers import (
 )
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.syntax.values import (
+    CAPTURES,
+    EXPORTER_TITLES,
+    FIRST_DYNAMO_OPSET,
     NATIVE_OPSETS,
     REQUESTABLE_OPSETS,
+    ExporterName,
     KeyPath,
+    choose_exporter,
+    find_common_exporter,
     format_key,
     format_opsets,
     join_words,
     quote,
 )
 
-#: The names of the exporters in messages.
-EXPORTER_TITLES: dict[str, str] = {"dynamo": "dynamo", "torchscript": "TorchScript"}
-CAPTURES = {"dynamo": ("export", "strict", "draft"), "torchscript": ("trace", "script")}
-_FIRST_DYNAMO_OPSET = NATIVE_OPSETS["dynamo"][0]
 #: ONNX has sequences from this opset.
 _FIRST_SEQUENCE_OPSET = 11
 #: ONNX has functions in files from this opset, with IR version 8.
@@ -102,7 +103,7 @@ def check_exporter(model: EffectiveSettings) -> None:
     """Report opsets that the exporter cannot write, and captures of the other exporter."""
     for variant in split_variants(model):
         settings = variant.settings
-        exporter = _find_common_exporter(settings)
+        exporter = find_common_exporter(settings.exporter, settings.capture)
         if exporter is None:
             continue
         title = EXPORTER_TITLES[exporter]
@@ -164,9 +165,8 @@ def _check_options(
 ) -> None:
     """Report options that the exporters of these opsets do not have."""
     exporters = {
-        opset: choose_exporter(variant.settings, opset)
-        for variant in split_variants(model)
-        for opset in variant.settings.opsets
+        opset: exporter
+        for opset, exporter in _map_exporters(model).items()
         if opsets is None or opset in opsets
     }
     used = set(exporters.values())
@@ -177,7 +177,7 @@ def _check_options(
             other = join_words(EXPORTER_TITLES[name] for name in owners)
             limit = "from" if other == "dynamo" else "below"
             message = f"{current} does not have the option '{key}'; {other} has it, which 'auto' "
-            message += f"selects {limit} opset {_FIRST_DYNAMO_OPSET}"
+            message += f"selects {limit} opset {FIRST_DYNAMO_OPSET}"
             model.add_problem((*path, key), message)
     early = [
         opset
@@ -199,28 +199,19 @@ def _check_options(
                 model.add_problem((*path, key), f"{message} file; remove one of the two")
 
 
-def list_exporters(settings: Settings) -> frozenset[str]:
-    """Return the exporters of the model's opsets."""
-    return frozenset(choose_exporter(settings, opset) for opset in settings.opsets)
+def list_exporters(settings: Settings) -> frozenset[ExporterName]:
+    return frozenset(
+        choose_exporter(settings.exporter, settings.capture, opset) for opset in settings.opsets
+    )
 
 
-def choose_exporter(settings: Settings, opset: int) -> ExporterName:
-    exporter = _find_common_exporter(settings)
-    if exporter:
-        return exporter
-    return "dynamo" if opset >= _FIRST_DYNAMO_OPSET else "torchscript"
-
-
-def _find_common_exporter(settings: Settings) -> ExporterName | None:
-    """Return the exporter of all opsets, or None if `auto` selects it for each opset."""
-    if settings.exporter == "transformers":
-        return "dynamo"  # which it calls
-    if settings.exporter != "auto":
-        return settings.exporter
-    for name in EXPORTER_OPTIONS:
-        if settings.capture in CAPTURES[name]:
-            return name
-    return None
+def _map_exporters(model: EffectiveSettings) -> dict[int, ExporterName]:
+    """Return the exporter of each opset, with the overrides of the entry."""
+    return {
+        opset: choose_exporter(each.settings.exporter, each.settings.capture, opset)
+        for each in split_variants(model)
+        for opset in each.settings.opsets
+    }
 
 
 _ARTIFACT = ("artifact",)
@@ -248,7 +239,6 @@ def resolve_weights_names(model: EffectiveSettings) -> StateNames:
 
 
 def resolve_weights_hash(model: EffectiveSettings) -> str:
-    """Return the hash of the weights; report a hash without a file."""
     settings = model.settings
     has_file = ("weights",) in model.origins or settings.source.endswith(SAVED_MODELS)
     if settings.weights_sha256 and not has_file:
@@ -281,7 +271,6 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
 
 
 def resolve_passes(model: EffectiveSettings) -> tuple[FilePass, ...]:
-    """Return the passes with checked functions."""
     passes = []
     for index, item in enumerate(model.settings.passes):
         path: KeyPath = ("passes", index)
@@ -295,7 +284,6 @@ def resolve_passes(model: EffectiveSettings) -> tuple[FilePass, ...]:
 
 
 def resolve_metric(model: EffectiveSettings) -> Metric | None:
-    """Return the metric with its checked function, or None if there is none."""
     table = model.settings.metric
     if table is None:
         return None
@@ -336,7 +324,7 @@ def check_saved_source(model: EffectiveSettings) -> None:
             model.add_problem(variant.find_path(key) or (key,), message)
         else:
             is_old = exporter == "torchscript"
-            others = [opset for opset in settings.opsets if (opset >= 18) is is_old]
+            others = [opset for opset in settings.opsets if (opset >= FIRST_DYNAMO_OPSET) is is_old]
             fix = f"but 'auto' selects the other exporter for {format_opsets(others)}; use "
             fix += f"exporter = '{exporter}', or remove them"
             model.add_problem(("opsets",), f"{message}, {fix}")
@@ -490,11 +478,7 @@ def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: Ex
 def _check_use(model: EffectiveSettings, path: KeyPath, table: CustomOp, key: _ExportKey) -> None:
     """Report the entry if its exporter writes no opset of the model that it applies to."""
     expected = _EXPORTERS[key]
-    exporters = {
-        opset: choose_exporter(variant.settings, opset)
-        for variant in split_variants(model)
-        for opset in variant.settings.opsets
-    }
+    exporters = _map_exporters(model)
     opsets = [opset for opset, exporter in exporters.items() if exporter == expected]
     title = EXPORTER_TITLES[expected]
     if not exporters:

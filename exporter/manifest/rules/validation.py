@@ -6,6 +6,7 @@ rules for several keys still check all others.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from exporter.manifest.schema.tables import ToleranceTable
 from exporter.manifest.syntax.fields import FORM_TAGS, NestedProblem
 from exporter.manifest.syntax.table import Table, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
-from exporter.manifest.syntax.values import KeyPath, format_value, join_words
+from exporter.manifest.syntax.values import KeyPath, format_value
 
 _EXPECTED = {
     "bool_type": "true or false",
@@ -42,13 +43,17 @@ _EXPECTED = {
     "tuple_type": "a list",
 }
 
-#: Values of the keys that an entry lacks most often.
-_EXAMPLES = {
-    "opset": "18",
+#: Values of required keys for messages.
+EXAMPLES = {
+    "format": "1",
+    "inputs": '[{ name = "x", shape = ["batch", 4] }]',
+    "opsets": "[17, 18]",
+    "outputs": '[{ name = "y", shape = ["batch", 3] }]',
     "reason": '"why it is accepted"',
     "requirements": '["onnxruntime==1.20.*"]',
     "runtime": '"onnxruntime"',
     "shape": '["batch", 4]',
+    "source": '"net.py:Net"',
 }
 
 
@@ -58,11 +63,10 @@ def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[
         path = tuple(step for step in detail["loc"] if step not in FORM_TAGS)
         cause = detail.get("ctx", {}).get("error")
         if detail["type"] == "missing":
-            owner = _find_table(table, path[:-1]) or table
             key = str(path[-1])
-            fix = f"`{key} = {_EXAMPLES[key]}`" if key in _EXAMPLES else "it"
-            text = f"needs the key '{key}'; add {fix}"
-            yield path[:-1], owner.missing_messages.get(key, text)
+            fix = f"`{key} = {EXAMPLES[key]}`" if key in EXAMPLES else "it"
+            suffix = " as the first line" if key == "format" else ""
+            yield path[:-1], f"needs the key '{key}'; add {fix}{suffix}"
         elif isinstance(cause, NestedProblem):
             yield (*path, *cause.path), str(cause)
         elif detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
@@ -79,12 +83,11 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
             text = f"unknown key{suggest_nearest(key, owner.model_fields)}"
             if key in owner.misplaced_keys:
                 text = f"is not valid here; {owner.misplaced_keys[key]}"
-            return "is not supported yet" if key in owner.unsupported_keys else text
+            return text
         case "literal_error":
-            choices = _list_choices(table, path)
-            expected = join_words((f"'{word}'" for word in choices), "or") if choices else ""
+            choices = re.findall("'([^']+)'", context["expected"])
             hint = suggest_nearest(value, choices) if isinstance(value, str) else ""
-            return f"expected {expected or context['expected']}, got {format_value(value)}{hint}"
+            return f"expected {context['expected']}, got {format_value(value)}{hint}"
         case "too_short" | "too_long":
             if context.get("min_length") == 1:
                 return "expected at least one item, got an empty list"
@@ -100,15 +103,6 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
         return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
     # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
-
-
-def _list_choices(table: type[Table], path: KeyPath) -> tuple[str, ...]:
-    """Return the values of a Literal from the field, because pydantic has them only as text."""
-    *parents, key = path
-    owner = _find_table(table, tuple(parents))
-    field = owner.model_fields.get(str(key)) if owner else None
-    members = _list_members(field.annotation) if field else ()
-    return tuple(word for each in members for word in get_args(each) if isinstance(word, str))
 
 
 def _find_table(table: type[Table], path: KeyPath) -> type[Table] | None:
@@ -230,7 +224,7 @@ def validate(
         removed[key_path] = (*removed.get(key_path, ()), problem)
     for key_path in removed:
         raw = _remove_key(raw, key_path)
-    return table.model_validate({**table.default_values, **raw}), removed
+    return table.model_validate({"format": 1, **raw} if table is Document else raw), removed
 
 
 def _list_tables(table: type[Table]) -> Iterator[type[Table]]:

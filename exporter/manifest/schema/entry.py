@@ -7,12 +7,12 @@ is the built-in default. `model_fields_set` contains the keys that the user wrot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from exporter.core.frozen_model import Items
-from exporter.manifest.resolved.keys import CaptureName, Keys
+from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
@@ -28,7 +28,7 @@ from exporter.manifest.schema.tables import (
 )
 from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.table import Table
-from exporter.manifest.syntax.values import quote
+from exporter.manifest.syntax.values import CaptureName, quote
 
 
 class ConditionTable(Table):
@@ -312,11 +312,6 @@ class ModelEntry(Settings):
 
 class Document(Table):
     """A manifest file."""
-
-    missing_messages: ClassVar[Mapping[str, str]] = {
-        "format": "needs `format = 1` as its first line"
-    }
-    default_values: ClassVar[Mapping[str, Any]] = {"format": 1}
 
     format: Literal[1]
     """The version of the format; the first line of every manifest."""

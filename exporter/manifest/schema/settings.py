@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -61,28 +61,28 @@ class ToolchainTable(Table):
     dependencies replace those of the current environment."""
 
 
-def _check_finding(name: str) -> str:
-    if name in FINDINGS:
-        return name
-    hint = suggest_nearest(name, FINDINGS) or "; docs/manifest-keys.md lists them"
-    raise ValueError(f"no finding has the name {quote(name)}{hint}")
+_WITH_LIMITS = tuple(kind.key for kind in LIMITS)
 
 
-def _check_limit(name: str) -> str:
-    known = [kind.key for kind in LIMITS]
-    if name in known:
+def _require_name(noun: str, known: Collection[str], otherwise: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in known:
+            hint = suggest_nearest(name, known) or f"; {otherwise}"
+            raise ValueError(f"no {noun} has the name {quote(name)}{hint}")
         return name
-    hint = suggest_nearest(name, known) or f"; these have one: {join_words(known)}"
-    raise ValueError(f"no limit has the name {quote(name)}{hint}")
+
+    return AfterValidator(check)
 
 
 _LimitName = Annotated[
     str,
-    AfterValidator(_check_limit),
-    WithJsonSchema({"type": "string", "enum": [kind.key for kind in LIMITS]}),
+    _require_name("limit", _WITH_LIMITS, f"these have one: {join_words(_WITH_LIMITS)}"),
+    WithJsonSchema({"type": "string", "enum": [*_WITH_LIMITS]}),
 ]
 _FindingName = Annotated[
-    str, AfterValidator(_check_finding), WithJsonSchema({"type": "string", "enum": [*FINDINGS]})
+    str,
+    _require_name("finding", FINDINGS, "docs/manifest-keys.md lists them"),
+    WithJsonSchema({"type": "string", "enum": [*FINDINGS]}),
 ]
 
 

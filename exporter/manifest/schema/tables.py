@@ -77,8 +77,10 @@ FillField = Annotated[
 CaseValue = Annotated[
     Annotated[Literal[FillName, "none"], Tag("<text>")]
     | Annotated[FillTable, Tag("<table>")]
-    | Annotated[fields.TensorField, Tag("<tensor>")],
-    fields.discriminate_case_value("expected a number, true, false, a list of them or a fill"),
+    | Annotated[fields.TensorField, Tag("<list>")],
+    fields.discriminate_form(
+        "expected a number, true, false, a list of them or a fill", takes_numbers=True
+    ),
 ]
 
 

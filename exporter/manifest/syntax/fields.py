@@ -348,27 +348,14 @@ def _parse_index(value: object) -> int:
 
 
 #: Steps of pydantic's error paths that are not keys of the user.
-FORM_TAGS = ("<bool>", "<text>", "<table>", "<list>", "<tensor>", "[key]")
+FORM_TAGS = ("<bool>", "<text>", "<table>", "<list>", "[key]")
 
 
-def discriminate_form(message: str) -> Discriminator:
-    """Select the type with the tag `<text>`, `<table>` or `<list>` by the form of a value."""
+def discriminate_form(message: str, *, takes_numbers: bool = False) -> Discriminator:
+    """Select the type with the tag `<text>`, `<table>` or `<list>` by the form of a value.
 
-    def select_tag(value: object) -> str | None:
-        match value:
-            case str():
-                return "<text>"
-            case dict():
-                return "<table>"
-            case list() | tuple():
-                return "<list>"
-        return None
-
-    return Discriminator(select_tag, "form", message)
-
-
-def discriminate_case_value(message: str) -> Discriminator:
-    """Select the type with the tag `<text>`, `<table>` or `<tensor>` by the form of a value."""
+    `takes_numbers`: A number or Boolean has the tag `<list>`, too.
+    """
 
     def select_tag(value: object) -> str | None:
         match value:
@@ -376,8 +363,10 @@ def discriminate_case_value(message: str) -> Discriminator:
                 return "<text>"
             case dict() | FrozenModel():
                 return "<table>"
-            case bool() | int() | float() | list():
-                return "<tensor>"
+            case list() | tuple():
+                return "<list>"
+            case bool() | int() | float() if takes_numbers:
+                return "<list>"
         return None
 
     return Discriminator(select_tag, "form", message)

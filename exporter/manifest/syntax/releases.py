@@ -77,5 +77,4 @@ def find_limits(release: Release) -> ReleaseLimits | None:
 
 
 def format_release(release: Release) -> str:
-    """Return the release as text: `1.18`."""
     return f"{release[0]}.{release[1]}"

@@ -55,14 +55,8 @@ def is_implied(old: Any, new: Any) -> bool:
 class Table(FrozenModel):
     """A table of the manifest."""
 
-    #: Keys of the format that this version does not support yet.
-    unsupported_keys: ClassVar[frozenset[str]] = frozenset()
     #: Keys that belong to another place, with the advice for each.
     misplaced_keys: ClassVar[Mapping[str, str]] = {}
-    #: Messages for missing keys that need more than the standard text.
-    missing_messages: ClassVar[Mapping[str, str]] = {}
-    #: Values for required keys that are missing or invalid, for the validation of the other keys.
-    default_values: ClassVar[Mapping[str, Any]] = {}
 
 
 @cache

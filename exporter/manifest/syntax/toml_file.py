@@ -199,17 +199,14 @@ class ProblemCollector:
         return iter(self._models)
 
     def include(self, other: ProblemCollector) -> None:
-        """Add the problems of another collector, with their models."""
         for problem in other:
             for model in other.find_models(problem) or ("",):
                 self.add(problem, model=model)
 
     def find_models(self, problem: Problem) -> tuple[str, ...]:
-        """Return the models that inherit a problem from another table."""
         return tuple(self._models.get(problem, ()))
 
     def add(self, problem: Problem, *, model: str = "") -> None:
-        """Add a problem; `model` is set if the problem is in another table than the model's."""
         models = self._models.setdefault(problem, [])
         if model and model not in models:
             models.append(model)

@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from exporter.core.check_table import CHECKS
 from exporter.core.errors import suggest_nearest
@@ -132,7 +132,6 @@ def check_requirement(value: str) -> str:
 
 
 def find_requirement_name(requirement: str) -> str:
-    """Return the normalized name of the package."""
     match = re.match(_NAME, requirement.removeprefix("npm:"))
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
 
@@ -223,10 +222,36 @@ def find_pinned_release(requirements: Iterable[str]) -> Release | None:
 
 #: The opsets of this tool: an exporter writes them and ONNX Runtime loads them.
 FIRST_OPSET, LAST_OPSET = 7, 26
+#: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and
+#: writes opset 18 if that fails.
+FIRST_DYNAMO_OPSET = 18
 #: First and last opset that each exporter writes without a version converter.
-NATIVE_OPSETS = {"torchscript": (7, 20), "dynamo": (18, 26)}
-#: The same if `exporter` names it: dynamo converts its file down to opsets below 18.
+NATIVE_OPSETS = {"torchscript": (7, 20), "dynamo": (FIRST_DYNAMO_OPSET, 26)}
+#: The same if `exporter` names it.
 REQUESTABLE_OPSETS = {**NATIVE_OPSETS, "dynamo": (7, 26)}
+ExporterName = Literal["dynamo", "torchscript"]
+CaptureName = Literal["export", "strict", "draft", "trace", "script"]
+#: The names of the exporters in messages.
+EXPORTER_TITLES: Mapping[ExporterName, str] = {"dynamo": "dynamo", "torchscript": "TorchScript"}
+CAPTURES: Mapping[ExporterName, tuple[CaptureName, ...]] = {
+    "dynamo": ("export", "strict", "draft"),
+    "torchscript": ("trace", "script"),
+}
+
+
+def choose_exporter(exporter: str, capture: str | None, opset: int) -> ExporterName:
+    """Return the exporter of an opset for the keys `exporter` and `capture` of an entry."""
+    common = find_common_exporter(exporter, capture)
+    return common or ("dynamo" if opset >= FIRST_DYNAMO_OPSET else "torchscript")
+
+
+def find_common_exporter(exporter: str, capture: str | None) -> ExporterName | None:
+    """Return the exporter of all opsets, or None if `auto` selects it for each opset."""
+    if exporter == "auto":
+        return next((name for name, captures in CAPTURES.items() if capture in captures), None)
+    # The exporter of transformers calls dynamo.
+    return "torchscript" if exporter == "torchscript" else "dynamo"
+
 
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,4}) ?\.\. ?(\d{1,4})", re.ASCII)
@@ -257,14 +282,9 @@ def parse_condition(value: object) -> tuple[int, ...]:
     comparison = _COMPARISON.fullmatch(value) if isinstance(value, str) else None
     if comparison is None:
         return parse_opsets(value)
-    number = int(comparison[2])
-    selected = {
-        "<": range(FIRST_OPSET, number),
-        "<=": range(FIRST_OPSET, number + 1),
-        ">": range(number + 1, LAST_OPSET + 1),
-        ">=": range(number, LAST_OPSET + 1),
-    }[comparison[1]]
-    opsets = tuple(opset for opset in selected if FIRST_OPSET <= opset <= LAST_OPSET)
+    is_met, bound = _OPERATORS[comparison[1]], (int(comparison[2]),)
+    every = range(FIRST_OPSET, LAST_OPSET + 1)
+    opsets = tuple(opset for opset in every if is_met((opset,), bound))
     if not opsets:
         supported = f"{FIRST_OPSET}..{LAST_OPSET}"
         raise ValueError(f"no opset of {supported} meets the condition {format_value(value)}")
@@ -287,17 +307,6 @@ def format_opset_run(run: Sequence[int]) -> str:
     return str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}"
 
 
-class _UnsupportedOpsets(ValueError):
-    """Opsets that this tool does not support."""
-
-    def __init__(self, opsets: Iterable[int]) -> None:
-        self.opsets = tuple(sorted(set(opsets)))
-        subject = f"opset {format_value(self.opsets[0])} is"
-        if len(self.opsets) > 1:
-            subject = f"opsets {join_words(format_value(opset) for opset in self.opsets)} are"
-        super().__init__(f"{subject} outside {FIRST_OPSET}..{LAST_OPSET}; use one of these")
-
-
 def _parse_items(
     items: Sequence[object], parse: Callable[[object], Iterable[int]]
 ) -> tuple[int, ...]:
@@ -305,17 +314,12 @@ def _parse_items(
     if not items:
         raise ValueError("needs at least one opset")
     opsets: set[int] = set()
-    unsupported: set[int] = set()
     problems: list[str] = []
     for item in items:
         try:
             opsets |= set(parse(item))
-        except _UnsupportedOpsets as error:
-            unsupported |= set(error.opsets)
         except ValueError as error:
             problems.append(str(error))
-    if unsupported:
-        problems.append(str(_UnsupportedOpsets(unsupported)))
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
     return tuple(sorted(opsets))
@@ -339,9 +343,13 @@ def _parse_range(value: object) -> range:
 
 
 def _check_range(first: int, last: int) -> range:
-    unsupported = [opset for opset in (first, last) if not FIRST_OPSET <= opset <= LAST_OPSET]
-    if unsupported:
-        raise _UnsupportedOpsets(unsupported)
+    problems = [
+        f"opset {format_value(opset)} is outside {FIRST_OPSET}..{LAST_OPSET}; use one of these"
+        for opset in dict.fromkeys((first, last))
+        if not FIRST_OPSET <= opset <= LAST_OPSET
+    ]
+    if problems:
+        raise ValueError("; ".join(problems))
     return range(first, last + 1)
 
 

@@ -18,7 +18,7 @@ from exporter.core.device_name import DeviceName
 from exporter.core.text import pluralize
 from exporter.manifest import Device
 from exporter.manifest.rules.sources import TRAINING_MODES
-from exporter.planning.plan import FIRST_DYNAMO_OPSET
+from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
 from exporter.plugins.diagnosis.divergence import repeat_export
 from exporter.plugins.diagnosis.fault_analysis import (
     REFERENCE_SECONDS,

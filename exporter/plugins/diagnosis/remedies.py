@@ -25,7 +25,7 @@ from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
 from exporter.manifest import Constant
-from exporter.planning.plan import FIRST_DYNAMO_OPSET
+from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
 from exporter.plugins.diagnosis.divergence import (
     LAST_TORCHSCRIPT_OPSET,
     ReExport,

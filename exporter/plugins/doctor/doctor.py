@@ -28,11 +28,10 @@ from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator, find_lost_proof
 from exporter.pipeline.environments import (
     locate_environment,
-    locate_environments,
     require_own_checkout,
 )
 from exporter.planning.plan import list_all_cells, make_plan
-from exporter.plugins.installation import list_environments, list_garbage
+from exporter.plugins.installation import list_environments, list_garbage, locate_environments
 from exporter.plugins.store import Store
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child

@@ -27,6 +27,7 @@ from exporter.plugins.publish.published_folder import (
     write_catalog,
 )
 from exporter.plugins.publish.publisher import PublishResult, prepare_destination
+from exporter.plugins.toolchains import select_suffix
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.cells import group_by_opset
@@ -50,7 +51,7 @@ def publish(selection: Selection, root: Path, dest: str, **included: bool) -> in
     directory that this command did not write is never changed.
     """
     # The files of toolchains are proved for comparison only.
-    manifest = open_project(root).select_suffix(CURRENT)
+    manifest = select_suffix(open_project(root), CURRENT)
     cells = make_plan(manifest).cells if not Path(dest).exists() else ()
     if any(pattern_matches(dest, planned.cell) for planned in cells):
         message = (

@@ -13,9 +13,9 @@ from exporter.core.frozen_model import Plain
 from exporter.core.text import join_lines
 from exporter.jobs import Reference, Sample
 from exporter.manifest import Axis, Device, Dim, Input, ModelSpec, select_bound
-from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import list_torch_options
 from exporter.manifest.syntax.values import (
+    ExporterName,
     Step,
     assemble_call,
     is_positional_call,

@@ -15,7 +15,7 @@ from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.manifest import Manifest
-from exporter.manifest.resolved.model import ExporterName
+from exporter.manifest.syntax.values import ExporterName
 from exporter.planning import Selection
 from exporter.plugins.toolchains.rehearsal_run import RehearsalOptions, bisect_releases
 from exporter.plugins.toolchains.rehearsal_run import rehearse as run_rehearsal

@@ -20,10 +20,12 @@ from exporter.cli.options import root_option
 from exporter.cli.output.progress import LineProgress, observe_progress
 from exporter.core.device_name import CURRENT
 from exporter.manifest import Manifest, ModelSpec
-from exporter.manifest.resolved.model import ExporterName, Override
-from exporter.manifest.rules.sources import CAPTURES, EXPORTER_OPTIONS
+from exporter.manifest.resolved.model import Override
+from exporter.manifest.rules.sources import EXPORTER_OPTIONS
+from exporter.manifest.syntax.values import CAPTURES, ExporterName
 from exporter.pipeline.export_options import ExportOptions
 from exporter.planning import Selection
+from exporter.plugins.toolchains import select_suffix
 from exporter.plugins.toolchains.toolchain_export import DONE
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import Record
@@ -51,7 +53,7 @@ def export(
     """Export the cells of one suffix; for a device without one, print the summary."""
 
     def adapt(manifest: Manifest) -> Manifest:
-        manifest = manifest.select_suffix(suffix)
+        manifest = select_suffix(manifest, suffix)
         return select_exporter(manifest, exporter) if exporter else manifest
 
     started = time.monotonic()

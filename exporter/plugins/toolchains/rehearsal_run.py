@@ -12,8 +12,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest import FindingKind, Manifest, Project
-from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.values import (
+    ExporterName,
     check_version_range,
     find_requirement_name,
     is_in_range,
@@ -68,8 +68,8 @@ def rehearse(
             the packages cannot be installed, or the export with them fails as a whole.
     """
     # Cells of a toolchain have packages of their own.
-    plan = make_plan(manifest.select_suffix(CURRENT), options.selection)
-    current = read_results(manifest).results.run
+    plan = make_plan(toolchains.select_suffix(manifest, CURRENT), options.selection)
+    current = read_results(manifest).run
     others = (options.exporter, "file")
     selected = [
         each for each in plan.selected if not options.exporter or each.route.exporter not in others
@@ -157,7 +157,7 @@ def bisect_releases(
     """
     (requirement,) = options.requirements
     package = find_requirement_name(requirement)
-    plan = make_plan(manifest.select_suffix(CURRENT), options.selection)
+    plan = make_plan(toolchains.select_suffix(manifest, CURRENT), options.selection)
     cells = [planned.cell for planned in plan.to_run]
     releases = _list_releases(requirement, package)
     results: dict[str, _Records] = {}

@@ -13,8 +13,8 @@ from exporter.core.text import DEFAULT_COMMAND, pluralize
 from exporter.gate.baseline_comparison import compare_baselines
 from exporter.gate.finding import NO_RESULT, GateFinding
 from exporter.manifest import FindingKind, Gate
-from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.releases import find_first_release, format_release
+from exporter.manifest.syntax.values import ExporterName
 from exporter.records.baseline import make_baseline
 from exporter.records.record import Artifact, CellId, Record, RunRecord, Status, format_outcome
 from exporter.report.formats import clean_message

@@ -253,7 +253,7 @@ def add(files: tuple[Path, ...], root: Path) -> int:
     manifest = open_project(root)
     lock = BuildFolder.from_project(manifest.project).lock_committed_files()
     click.get_current_context().with_resource(lock)
-    run = read_results(manifest).results.run
+    run = read_results(manifest).run
     refused = 0
     for file in files:
         added, problems = add_evidence(manifest, run, file, datetime.now(UTC))

@@ -7,9 +7,7 @@ done it.
 
 from __future__ import annotations
 
-import hashlib
 import traceback
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,19 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from pydantic import ValidationError
 
-from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import (
     DEFAULT_COMMAND,
     find_packaged_folder,
     format_command,
     remove_controls,
 )
-from exporter.jobs import write_json
 from exporter.manifest import Style
 from exporter.report import formats
 
@@ -38,62 +31,8 @@ if TYPE_CHECKING:
     import jinja2
 
 
-class _Note(FrozenModel):
-    """The content of the note."""
-
-    key: str
-    pages: dict[str, str]
-    """Digest by name, relative to the reports folder."""
-
-
 def find_packaged_templates() -> Path:
     return find_packaged_folder("templates")
-
-
-def compute_key(texts: Iterable[str], folders: Iterable[Path]) -> str:
-    """Return a digest of the texts and of all files in the folders, which need not exist."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(hashlib.sha256(text.encode()).digest())
-    for folder in folders:
-        paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
-        for path in paths:
-            if path.is_file() and path.suffix != ".pyc":
-                digest.update(f"{path.relative_to(folder)}:{hash_source(path)};".encode())
-    return digest.hexdigest()
-
-
-def is_up_to_date(note: Path, key: str, reports: Path) -> bool:
-    """Return whether the pages were written with this key and are unmodified."""
-    last = _read_note(note)
-    return last is not None and last.key == key and are_unmodified(note, reports)
-
-
-def are_unmodified(note: Path, reports: Path) -> bool:
-    """Return whether the pages are those of the last report, for any key."""
-    last = _read_note(note)
-    return last is not None and all(
-        hash_source(reports / name) == digest for name, digest in last.pages.items()
-    )
-
-
-def save_up_to_date_key(note: Path, key: str, pages: Mapping[str, bytes]) -> None:
-    """Write the note for pages that were just written, with their contents by name."""
-    digests = {name: hashlib.sha256(pages[name]).hexdigest() for name in sorted(pages)}
-    write_json(note, _Note(key=key, pages=digests))
-
-
-def list_written_pages(note: Path) -> tuple[str, ...]:
-    """Return the names of the pages of the last report; empty without a note."""
-    last = _read_note(note)
-    return tuple(last.pages) if last else ()
-
-
-def _read_note(note: Path) -> _Note | None:
-    try:
-        return _Note.model_validate_json(read_regular_file(note, PROJECT_LIMIT))
-    except (OSError, ValidationError):
-        return None
 
 
 _SUFFIX = ".jinja"

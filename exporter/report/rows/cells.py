@@ -105,7 +105,6 @@ class Cell:
 
     @property
     def is_red(self) -> bool:
-        """Whether the user must act."""
         return self.record is not None and self.record.status.is_red
 
     @property
@@ -138,7 +137,6 @@ class Cell:
 
     @property
     def expected_reason(self) -> str:
-        """The reason of the expectation that foresees this failure."""
         return join_lines(self.record.foreseen) if self.record else ""
 
 
@@ -188,26 +186,8 @@ def format_head(cells: Collection[Cell]) -> str:
 
 
 def list_initial_models(records: Iterable[Record | None]) -> list[str]:
-    """Return the models whose weights were drawn and not loaded."""
     drawn = (each.cell.model for each in records if each and each.initial_weights)
     return list(dict.fromkeys(drawn))
-
-
-def find_lowest_opset(cells: Iterable[Cell]) -> str:
-    """Return the lowest opset from which on all cells of one model and device pass.
-
-    Opsets that the runtime of the device cannot load do not count.
-
-    Returns:
-        "" if the highest opset does not pass. A foreseen failure is green but does not pass.
-    """
-    lowest = ""
-    loadable = (cell for cell in cells if not cell.is_beyond_runtime)
-    for cell in sorted(loadable, key=lambda cell: cell.id.opset, reverse=True):
-        if cell.record is None or cell.record.status not in (Status.PASS, Status.XPASS):
-            break
-        lowest = str(cell.id.opset)
-    return lowest
 
 
 def group_cells(

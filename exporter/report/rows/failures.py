@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import posixpath
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 from exporter.core.text import (
     DEFAULT_COMMAND,
     format_command,
-    format_two_digits,
     join_lines,
     join_names,
 )
@@ -24,7 +20,6 @@ from exporter.records.record import (
     TRACER_PREFIX,
     CellId,
     Culprit,
-    Divergence,
     Record,
     Stage,
     Status,
@@ -80,64 +75,18 @@ def find_repro_obstacle(record: Record) -> str:
 
 
 #: Lines of the model that are listed for one missing operator.
-_LISTED_LINES = 3
+LISTED_LINES = 3
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureReasons:
-    """The diagnosis of a failure; a field is empty if its content is unknown."""
-
-    code: str = ""
-    """The code of a red cell, `E-axis-fixed`."""
-    culprit: str = ""
-    sample: str = ""
-    """The input set that shows the failure."""
-    evidence: tuple[str, ...] = ()
-    divergence: str = ""
-    """The first node that differs, as a sentence without its period."""
-    missing_operators: tuple[Row, ...] = ()
-    """Operators that the exporter lacks: `operator`, `count`, `sources`."""
-    obstacles: tuple[str, ...] = ()
-    """Every place at which the model cannot be captured."""
-    advice: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    """Lines of the model: `models/vision.py:31`."""
-    repro_command: str = ""
-    """A shell command; empty if there is no failure to reproduce."""
-
-
-def explain_failure(record: Record, project: Project | None = None) -> FailureReasons:
-    command = project.command if project else DEFAULT_COMMAND
-    has_script = project is None or _has_script(project, record.cell.device)
-    blame = record.blame
-    message = formats.clean_message(record.message)
+def format_repro_command(record: Record, project: Project | None = None) -> str:
+    """Return a shell command; "" if there is no failure to reproduce, or no script can do it."""
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
-    has_repro = failed and record.stage and has_script and not find_repro_obstacle(record)
-    return FailureReasons(
-        code=record.failure_code,
-        culprit=name_culprit(blame.culprit) if blame else "",
-        sample=blame.sample if blame else "",
-        evidence=tuple(
-            formats.replace_repetition(formats.clean_message(line), message)
-            for line in (blame.evidence if blame else ())
-        ),
-        divergence=describe_divergence(blame.first) if blame and blame.first else "",
-        missing_operators=tuple(
-            {
-                "operator": item.operator,
-                "count": item.count,
-                "sources": join_names(item.sources, _LISTED_LINES),
-            }
-            for item in record.missing
-        ),
-        obstacles=tuple(formats.clean_message(line) for line in record.obstacles),
-        advice=tuple(line for line in record.advice if line not in record.message),
-        lines=find_model_lines(record),
-        repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))
-        if has_repro
-        else "",
-    )
+    has_script = project is None or _has_script(project, record.cell.device)
+    if not (failed and record.stage and has_script) or find_repro_obstacle(record):
+        return ""
+    command = project.command if project else DEFAULT_COMMAND
+    return format_command(command, "repro", shlex.quote(str(record.cell)))
 
 
 def _has_script(project: Project, device: str) -> bool:
@@ -171,7 +120,7 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
     lines += record.lines
     known = tuple(dict.fromkeys(line for line in lines if line))
     if known or not record.detail:
-        return known[:_LISTED_LINES]
+        return known[:LISTED_LINES]
     # Some tracebacks contain only base names, so a name with two source files is ambiguous.
     names = Counter(posixpath.basename(source.file) for source in record.sources)
     files = {posixpath.basename(source.file): source.file for source in record.sources}
@@ -191,31 +140,12 @@ def _list_traced_constants(record: Record) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note.partition(": ")[0] for note in notes))
 
 
-def describe_divergence(first: Divergence) -> str:
-    """Return the first node that differs, as text.
-
-    Returns:
-        `Gemm node_linear_5 (net.py:12): against PyTorch, ≤ 1e-6 before it and 0.07 ...`
-    """
-    source = f" ({first.source})" if first.source else ""
-    among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
-    before = formats.format_magnitude(first.error_before) if first.error_before else "no error"
-    if math.isinf(first.error_after):
-        after = "a clearly different result"
-    else:
-        after = f"{format_two_digits(first.error_after)} of the scale"
-    return (
-        f"{first.operator} {first.node}{source}{among}: "
-        f"against {first.against}, {before} before it and {after} after it"
-    )
-
-
 def summarize_failure(record: Record) -> str:
     """Return the diagnosis in one line for a terminal, or "" if there is none."""
     if record.blame:
         line = f"fault: {name_culprit(record.blame.culprit)}"
         if constants := _list_traced_constants(record):
-            return f"{line}, the trace made constants at {join_names(constants, _LISTED_LINES)}"
+            return f"{line}, the trace made constants at {join_names(constants, LISTED_LINES)}"
         if first := record.blame.first:
             source = f" ({first.source})" if first.source else ""
             line += f", first at {first.operator} {first.node}{source}"
@@ -224,14 +154,6 @@ def summarize_failure(record: Record) -> str:
     if record.missing:
         return "missing: " + ", ".join(f"{item.operator} x{item.count}" for item in record.missing)
     return "; ".join(record.advice)
-
-
-#: Lines of a detail on the page. The end of a log is its most useful part.
-_DETAIL_LINES = 20
-
-
-def keep_last_lines(text: str) -> str:
-    return "\n".join(text.rstrip().splitlines()[-_DETAIL_LINES:])
 
 
 def build_flaky_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
@@ -250,8 +172,6 @@ def build_flaky_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
     )
 
 
-T = TypeVar("T")
-
 #: The number of labels of cells in one row; further labels are counted.
 _LISTED_LABELS = 12
 #: The number of manifest locations in one row.
@@ -268,17 +188,6 @@ _EXPORTERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AffectedCells:
-    """The cells of a cluster, grouped by opset: `alexnet/13..17/cpu`."""
-
-    cells: int
-    models: int
-    labels: tuple[str, ...]
-    more: int
-    """The number of further labels."""
-
-
 #: One failure of one cell: the key of its cluster, the cell, the operator and the reason.
 _Failure = tuple[Hashable, Cell, str, str]
 
@@ -293,15 +202,17 @@ def cluster_cells(
     command = manifest.project.command
     history = history or AcceptanceHistory()
     names = {spec.id: _collect_names(spec) for spec in manifest.models}
-    failures = (each for cell in cells for each in _list_failures(cell, names[cell.id.model]))
+    groups: dict[Hashable, list[_Failure]] = {}
+    for cell in cells:
+        for failure in _list_failures(cell, names[cell.id.model]):
+            groups.setdefault(failure[0], []).append(failure)
     clusters: list[Row] = []
-    for group in _group(failures, lambda failure: failure[0]):
+    for group in groups.values():
         _, first, operator, reason = group[0]
         is_same = all(other == reason for *_, other in group)
         ids = tuple(cell.id for _, cell, _, _ in group)
         accepted = (history.find_outcome(cell) for _, cell, _, _ in group)
         record = first.record
-        reasons = explain_failure(record, manifest.project) if record else FailureReasons()
         outcomes = tuple(dict.fromkeys(filter(None, accepted)))
         clusters.append(
             {
@@ -310,7 +221,7 @@ def cluster_cells(
                 # The missing operator, or the first one that differs; empty if it is unknown.
                 "operator": operator,
                 "reason": reason if is_same else f"{reason} (text of {first.id})",
-                "affected": count_cells(ids),
+                "affected": _count_cells(ids),
                 "locations": list_locations(ids, manifest),
                 # In the baseline; empty without one.
                 "accepted": outcomes,
@@ -319,12 +230,14 @@ def cluster_cells(
                 "model": first.id.model,
                 "members": ids,
                 # Of the first cell, which represents the others.
-                "lines": reasons.lines,
+                "lines": find_model_lines(record) if record else (),
                 "export_command": format_export_command(str(first.id), command),
-                "repro_command": reasons.repro_command,
+                "repro_command": format_repro_command(record, manifest.project) if record else "",
             }
         )
-    return tuple(sorted(clusters, key=lambda each: (not each["is_new"], -each["affected"].cells)))
+    return tuple(
+        sorted(clusters, key=lambda each: (not each["is_new"], -each["affected"]["cells"]))
+    )
 
 
 def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_Failure]:
@@ -352,23 +265,16 @@ def list_locations(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ..
     return (*locations[:_LISTED_LOCATIONS], *((f"and {more} more",) if more > 0 else ()))
 
 
-def count_cells(cells: Sequence[CellId]) -> AffectedCells:
-    """Return the labels of cells, grouped by opset."""
+def _count_cells(cells: Sequence[CellId]) -> Row:
+    """Return the cells of a cluster, grouped by opset: `alexnet/13..17/cpu`."""
     groups = group_by_opset(cells, lambda cell: cell, lambda _: None)
     labels = tuple(group.label for group in groups)
-    return AffectedCells(
-        cells=len(cells),
-        models=len({cell.model for cell in cells}),
-        labels=labels[:_LISTED_LABELS],
-        more=max(0, len(labels) - _LISTED_LABELS),
-    )
-
-
-def _group(items: Iterable[T], key_of: Callable[[T], Hashable]) -> Iterable[list[T]]:
-    groups: dict[Hashable, list[T]] = {}
-    for item in items:
-        groups.setdefault(key_of(item), []).append(item)
-    return groups.values()
+    return {
+        "cells": len(cells),
+        "models": len({cell.model for cell in cells}),
+        "labels": labels[:_LISTED_LABELS],
+        "more": max(0, len(labels) - _LISTED_LABELS),
+    }
 
 
 def mask_names(message: str, names: Mapping[str, str]) -> str:

@@ -16,13 +16,13 @@ from exporter.gate.baseline_comparison import find_first_releases
 from exporter.gate.finding import (
     ACCEPTED_HERE,
     CAUSED_KINDS,
-    GROWTH_KINDS,
     NOT_ACCEPTED,
     PROMISE_KINDS,
     Cause,
     GateFinding,
 )
 from exporter.manifest import FindingKind, Gate, Manifest, Project
+from exporter.manifest.resolved.policy import LIMITS
 from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
@@ -194,7 +194,7 @@ def group_findings(findings: Iterable[GateFinding]) -> list[list[GateFinding]]:
     """Group equal findings; names and numbers in messages and the figures of growth are ignored."""
     groups: dict[Hashable, list[GateFinding]] = {}
     for each in sorted(findings, key=lambda each: each.sort_key):
-        is_growth = each.kind in GROWTH_KINDS
+        is_growth = each.kind in LIMITS
         change = (each.cell.model, "") if is_growth else (each.before, each.after)
         # Runtimes report one problem with different texts.
         text = each.message.partition("the runtime fails: ")[0]
@@ -232,7 +232,8 @@ def _build_finding_row(
     same = [each.cell for each in group if (each.cell.model, each.cell.device) == column]
     records = [context.records[cell] for cell in same if cell in context.records]
     project = context.manifest.project
-    reasons = failures.explain_failure(record, project) if record else failures.FailureReasons()
+    code = record.failure_code if record else ""
+    repro = failures.format_repro_command(record, project) if record else ""
     again = format_export_command(str(first.cell), project.command)
     is_unproved = is_failure and first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
     diffs = [each.diff for each in (first.cause.sources if first.cause else ())]
@@ -253,12 +254,12 @@ def _build_finding_row(
         after=first.after + growth + (f", worst of {len(group)}" if differing > 1 else ""),
         message="; ".join(filter(None, (first.message, _describe_cost(group, context)))),
         cause=str(first.cause or ""),
-        code=reasons.code,
+        code=code,
         edited=str(first.location or ""),
         locations=(setting,) if setting else failures.list_locations(cells, context.manifest),
-        lines=tuple(map(join_lines, reasons.lines)),
+        lines=tuple(map(join_lines, failures.find_model_lines(record) if record else ())),
         acceptance=f"last {word} in {context.accepted_in}" if context.accepted_in and word else "",
-        commands=(reasons.repro_command or again,) if reasons.code or is_unproved else (),
+        commands=(repro or again,) if code or is_unproved else (),
         expectations=tuple(format_expectations(specs[first.cell.model], records) if record else ()),
         decision=_find_decision(group, context),
         diff=failures.shorten_diff(diff, _DIFF_LINES),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.check_table import SOFTWARE
 from exporter.core.text import format_bytes
-from exporter.manifest import Axis, Fill, Manifest, ModelSpec
+from exporter.manifest import Axis, Manifest, ModelSpec
 from exporter.manifest.resolved.project import Device
 from exporter.manifest.syntax.releases import Release, find_first_release, format_release
 from exporter.manifest.syntax.values import format_opsets
@@ -25,28 +23,6 @@ from exporter.report.rows.cells import (
     format_head,
     list_initial_models,
 )
-
-
-def format_fill(fill: Fill) -> str:
-    """Return the fill of an input as text: `uniform [0, 1]`."""
-    match fill.kind:
-        case "uniform":
-            return f"uniform [{fill.low:g}, {fill.high:g}]"
-        case "randint":
-            return f"randint [{fill.low:g}, {fill.axis or f'{fill.high:g}'})"
-        case "bernoulli":
-            return f"bernoulli {fill.probability:g}"
-        case "mask" | "padding":
-            return f"{fill.kind} {fill.side}"
-        case "lengths_of":
-            return f"lengths of {fill.axis}"
-        case "value":
-            return f"value {json.dumps(fill.value)}"
-        case "file" | "python" | "image":
-            mode = f", {fill.mode}" if fill.mode else ""
-            return f"{fill.kind} {fill.file or fill.python}{mode}"
-        case "normal" | "zeros" | "ones" | "arange" | "function":
-            return "inputs_from" if fill.kind == "function" else fill.kind
 
 
 def format_axis_sizes(axis: Axis) -> str:
@@ -78,27 +54,18 @@ def build_matrix(
     }
     red = {model for model, cells in by_model.items() if any(cell.is_red for cell in cells)}
     anchors: Counter[str] = Counter()
+
+    def rank(model: str) -> tuple[bool, bool, int]:
+        return model not in red, model not in changed, -count_parameters(by_model[model])
+
+    parts = sorted(
+        _divide_models(manifest).items(),
+        key=lambda item: (red.isdisjoint(item[1]), changed.isdisjoint(item[1])),
+    )
     return tuple(
-        _build_part(
-            name,
-            {
-                model: by_model[model]
-                for model in sorted(
-                    models,
-                    key=lambda each: (
-                        each not in red,
-                        each not in changed,
-                        -count_parameters(by_model[each]),
-                    ),
-                )
-            },
-            anchors,
-            changed,
-        )
-        for name, models in sorted(
-            _divide_models(manifest).items(),
-            key=lambda item: (red.isdisjoint(item[1]), changed.isdisjoint(item[1])),
-        )
+        _build_part(name, {model: by_model[model] for model in ranked}, anchors, changed)
+        for name, models in parts
+        for ranked in [sorted(models, key=rank)]
     )
 
 
@@ -106,19 +73,6 @@ def count_parameters(cells: Iterable[Cell]) -> int:
     """Return the largest number of parameters of the files of a model; 0 without a file."""
     files = (cell.record.artifact for cell in cells if cell.record)
     return max((file.parameters for file in files if file), default=0)
-
-
-def find_opset_runs(cells: Iterable[Cell]) -> tuple[Row, ...]:
-    """Return the cells of a model on one device as runs of equal marks."""
-    return list_opset_runs((cell.id.opset, cell.mark) for cell in cells)
-
-
-def list_opset_runs(marks: Iterable[tuple[int, Mark]]) -> tuple[Row, ...]:
-    ordered = sorted(marks, key=lambda pair: pair[0])
-    return tuple(
-        {"opsets": format_opsets(opset for opset, _ in run), "mark": mark}
-        for mark, run in groupby(ordered, key=lambda pair: pair[1])
-    )
 
 
 def group_by_mark(cells: Collection[Cell]) -> tuple[Row, ...]:

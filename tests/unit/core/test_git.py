@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.core.git import find_head, find_last_change, list_versions
+from exporter.core.git import find_head, find_last_change
+from exporter.plugins.report_files import list_versions
 from tests.integration.project import run_git
 
 

@@ -23,7 +23,7 @@ from exporter.pipeline.build_folder import (
 )
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import JobResult
-from exporter.planning.plan import make_plan, remove_shard_note
+from exporter.planning.plan import make_plan
 from exporter.plugins.doctor.doctor import examine_build
 from exporter.plugins.gc.garbage import find_garbage, remove_garbage
 from exporter.plugins.store import Store, StoreLimits
@@ -246,7 +246,6 @@ def test_reports_of_the_exporter_are_carried_over_with_their_opset(
 
 def test_a_file_with_the_path_of_the_build_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("mine")
-    remove_shard_note(tmp_path / "build")
     for path in (tmp_path / "build", tmp_path / "build" / "below"):
         with (
             pytest.raises(ExporterError, match="is not a folder") as caught,
@@ -271,7 +270,7 @@ def test_other_files_with_the_names_of_private_ones(tmp_path: Path, name: str, k
     else:
         path.symlink_to(elsewhere)
     bad = {(".lock", "folder"), (".lock", "link"), (".work", "link"), (".killed", "link")}
-    if (name, kind) in bad | {("shard.json", "folder")}:
+    if (name, kind) in bad:
         with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|cannot be)"):
             lock_and_leave(build)
         assert path.is_symlink() or path.is_dir()
@@ -283,7 +282,6 @@ def test_other_files_with_the_names_of_private_ones(tmp_path: Path, name: str, k
 
 def lock_and_leave(build: Path) -> None:
     """Simulate a run that is killed with a finished cell."""
-    remove_shard_note(build)
     with suppress(KeyboardInterrupt), BuildFolder(build).lock():
         fresh = BuildFolder(build).create_folder("tiny")
         fresh.records.mkdir()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from exporter.manifest import Expectation
-from exporter.planning.plan import apply_expectations, is_foreseen
+from exporter.planning.plan import apply_expectations
 from exporter.records.record import CellId, CheckResult, Record, Stage, Status
 from tests.unit.planning.test_plan import spec
 
@@ -100,7 +100,6 @@ def test_the_status_of_a_cell_with_an_expectation(
 ) -> None:
     item = Expectation(reason="r", **fields)
     assert apply(record, item).status is status
-    assert is_foreseen(item, record) is (status is Status.XFAIL)
 
 
 @pytest.mark.parametrize(
@@ -126,22 +125,6 @@ def test_one_of_several_expectations_is_enough() -> None:
     )
     assert record.status is Status.XFAIL
     assert record.foreseen == "new"
-
-
-@pytest.mark.parametrize(
-    ("status", "stage", "is_expected"),
-    [
-        (Status.ERROR, "convert", True),
-        (Status.XFAIL, "convert", True),
-        (Status.ERROR, "capture", False),
-        (Status.PASS, "convert", False),
-        (Status.XPASS, "convert", False),
-        (Status.UNAVAILABLE, "convert", False),
-    ],
-)
-def test_an_expectation_foresees_its_failure(status: Status, stage: str, is_expected: bool) -> None:
-    item = Expectation(reason="needs 14", stage=stage)
-    assert is_foreseen(item, failure(status=status)) is is_expected
 
 
 def wrong(*failed: str, status: Status = Status.FAIL, **messages: str) -> Record:

@@ -11,10 +11,10 @@ import pytest
 
 from exporter.environments import STAMP, EnvironmentDefinition
 from exporter.manifest import load_settings
-from exporter.pipeline.environments import locate_environments
 from exporter.plugins.installation import (
     list_environments,
     list_garbage,
+    locate_environments,
     mark_as_used,
     remove_environment,
 )

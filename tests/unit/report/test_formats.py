@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from exporter.core.text import join_lines, remove_controls
+from exporter.plugins.failure_reasons import replace_repetition
+from exporter.plugins.model_pages import format_limit_share
 from exporter.records.record import Status
 from exporter.report import formats as figures
 from exporter.report.formats import (
@@ -202,7 +204,7 @@ def test_a_magnitude_is_an_upper_bound(value: float) -> None:
     ],
 )
 def test_shares_of_a_limit(value: float, text: str) -> None:
-    assert figures.format_limit_share(value) == text
+    assert format_limit_share(value) == text
 
 
 def test_messages_do_not_depend_on_the_machine() -> None:
@@ -234,15 +236,15 @@ REPEATED = "the runtime fails: FAIL : Non-zero status code returned while runnin
     ],
 )
 def test_repeated_text_is_removed(text: str, shown: str) -> None:
-    assert figures.replace_repetition(text, REPEATED) == shown
+    assert replace_repetition(text, REPEATED) == shown
 
 
 def test_repeated_truncated_text_is_removed() -> None:
     assert (
-        figures.replace_repetition(f"wrong: {REPEATED}", f"{REPEATED[:60]}…")
+        replace_repetition(f"wrong: {REPEATED}", f"{REPEATED[:60]}…")
         == f"wrong: as above{REPEATED[60:]}"
     )
-    assert figures.replace_repetition("off", "off") == "off"
+    assert replace_repetition("off", "off") == "off"
 
 
 def test_every_status_has_its_own_mark() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from exporter.report.pages.templates import compute_key, is_up_to_date, save_up_to_date_key
+from exporter.jobs import write_json
+from exporter.report.report_pages import PagesNote, compute_key
 
 
 @pytest.fixture
@@ -19,23 +21,26 @@ def reports(tmp_path: Path) -> Path:
 
 def test_pages_are_up_to_date_until_they_or_their_key_change(tmp_path: Path, reports: Path) -> None:
     note, page = tmp_path / "note.json", reports / "models/a.md"
-    assert not is_up_to_date(note, "key", reports)
-    save_up_to_date_key(note, "key", {"models/a.md": b"a page"})
-    assert is_up_to_date(note, "key", reports)
-    assert not is_up_to_date(note, "another", reports)
+    assert not PagesNote.read(note).is_for("key", reports)
+    assert not PagesNote.read(note).is_for(None, reports)
+    digest = hashlib.sha256(b"a page").hexdigest()
+    write_json(note, PagesNote(key="key", pages={"models/a.md": digest}))
+    assert PagesNote.read(note).is_for("key", reports)
+    assert not PagesNote.read(note).is_for("another", reports)
+    assert PagesNote.read(note).is_for(None, reports)
     page.write_text("edited")
-    assert not is_up_to_date(note, "key", reports)
+    assert not PagesNote.read(note).is_for("key", reports)
     page.unlink()
-    assert not is_up_to_date(note, "key", reports)
+    assert not PagesNote.read(note).is_for("key", reports)
     page.write_text("a page")
-    assert is_up_to_date(note, "key", reports)
+    assert PagesNote.read(note).is_for("key", reports)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "key"}'])
 def test_a_damaged_note_counts_as_missing(tmp_path: Path, reports: Path, text: str) -> None:
     note = tmp_path / "note.json"
     note.write_text(text)
-    assert not is_up_to_date(note, "key", reports)
+    assert not PagesNote.read(note).is_for("key", reports)
 
 
 def test_the_key_depends_on_every_text_and_file(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins.toolchains import select_suffix
 from tests.unit.manifest.projects import make_project
 
 ENTRY = """format = 1
@@ -63,7 +64,7 @@ def test_patterns_select_suffixs(tmp_path: Path) -> None:
 
 def test_the_manifest_of_one_toolchain_has_its_cells_only(tmp_path: Path) -> None:
     manifest = load(tmp_path)
-    old, current = manifest.select_suffix("old"), manifest.select_suffix("current")
+    old, current = select_suffix(manifest, "old"), select_suffix(manifest, "current")
     assert list_cells(old, Selection()) == ["net/18/cpu@old"]
     assert list_cells(current, Selection()) == ["net/18/cpu"]
     assert (old.project.active_suffix, current.project.active_suffix) == ("old", "")

@@ -15,7 +15,7 @@ from exporter.plugins.report_files import (
     render_exports,
     write_reports,
 )
-from exporter.report.pages.templates import compute_key
+from exporter.report.report_pages import compute_key
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", opsets=(18,)))

@@ -41,7 +41,9 @@ def test_red_cells_have_reasons() -> None:
     )
     red = build_overview(make_manifest(spec), run)["red"]
     assert red["cells"] == 4
-    assert [(row["affected"].labels, row["outcome"], row["reason"]) for row in red["clusters"]] == [
+    assert [
+        (row["affected"]["labels"], row["outcome"], row["reason"]) for row in red["clusters"]
+    ] == [
         (("dcgan/9..10/cpu",), "error at convert", "no Foo at opset 9 (text of dcgan/9/cpu)"),
         (("dcgan/11/cpu",), "xpass", MARKS[Status.XPASS].meaning),
         (("dcgan/13/cpu",), "fail at parity", "off (expected a failure at load)"),

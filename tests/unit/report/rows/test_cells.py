@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from exporter.gate.baseline_comparison import compare_results
+from exporter.plugins.model_pages import find_lowest_opset
 from exporter.records.baseline import Baseline, build_baseline, make_baseline
 from exporter.records.record import Record
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,
     collect_cells,
-    find_lowest_opset,
     group_by_opset,
     mask_numbers,
 )

@@ -7,12 +7,13 @@ import math
 import pytest
 
 from exporter.manifest import Device
+from exporter.plugins.failure_reasons import describe_divergence, explain_failure
 from exporter.records.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.failures import (
-    describe_divergence,
-    explain_failure,
+    find_model_lines,
     find_repro_obstacle,
+    format_repro_command,
     summarize_failure,
 )
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -79,11 +80,11 @@ def test_constants_of_the_trace_come_before_the_first_node() -> None:
     )
     traced = make_record("alexnet/17/cpu", "fail", blame=BLAME, notes=notes)
     assert summarize_failure(traced) == "fault: exporter, the trace made constants at net.py:3"
-    assert explain_failure(traced).lines == ("net.py:3", "models/net.py:12")
+    assert find_model_lines(traced) == ("net.py:3", "models/net.py:12")
     file = BLAME.model_copy(update={"culprit": Culprit.FILE})
     damaged = make_record("alexnet/17/cpu", "fail", blame=file, notes=notes)
     assert "first at Gemm" in summarize_failure(damaged)
-    assert explain_failure(damaged).lines == ("models/net.py:12",)
+    assert find_model_lines(damaged) == ("models/net.py:12",)
 
 
 def test_missing_operators_list_some_lines() -> None:
@@ -142,7 +143,7 @@ def test_a_failure_has_either_an_obstacle_or_a_command(
     assert obstacle in find_repro_obstacle(record)
     assert bool(find_repro_obstacle(record)) is bool(obstacle)
     command = "" if obstacle else "exporter repro alexnet/17/cpu"
-    assert explain_failure(record).repro_command == command
+    assert format_repro_command(record) == command
 
 
 def test_a_runtime_without_a_script_has_no_command() -> None:
@@ -150,7 +151,7 @@ def test_a_runtime_without_a_script_has_no_command() -> None:
     web = Device(name="web", runtime="web")
     project = project.model_copy(update={"devices": (*project.devices, web)})
     shown = {
-        device: explain_failure(make_record(f"alexnet/17/{device}", "error"), project).repro_command
+        device: format_repro_command(make_record(f"alexnet/17/{device}", "error"), project)
         for device in ("cpu", "web")
     }
     assert shown == {"cpu": "exporter repro alexnet/17/cpu", "web": ""}
@@ -158,4 +159,4 @@ def test_a_runtime_without_a_script_has_no_command() -> None:
 
 def test_a_green_cell_has_neither() -> None:
     green = make_record("alexnet/17/cpu")
-    assert (find_repro_obstacle(green), explain_failure(green).repro_command) == ("", "")
+    assert (find_repro_obstacle(green), format_repro_command(green)) == ("", "")
