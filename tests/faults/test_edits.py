@@ -2,8 +2,8 @@
 
 The edits change code, weights, links, folders, variables and the search path.
 
-Only `nox -s faults` runs it. The counts are printed. All runs share the fork servers, which load
-torch once.
+`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed. All runs share
+the fork servers, which load torch once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,10 @@ from tests.faults import campaign, corruption
 from tests.faults.lasting_server import LastingStarter, timeless
 from tests.unit.pipeline.builders import BuildLog
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
 IS_LONG = os.environ.get("FAULTS") == "long"
-#: A short sequence finds nothing: `tests/unit/pipeline/test_increments.py` has many with a worker
-#: in memory, and `tests/integration/test_dependencies.py` each kind of file with a real one.
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="Linux forks"),
-    pytest.mark.skipif(not IS_LONG, reason="run `nox -s faults`"),
-]
-SEQUENCES, STEPS = 50, 4
+SEQUENCES, STEPS = (50, 4) if IS_LONG else (1, 2)
 _STORE = StoreLimits(size=1 << 30, age=1e9)
 
 MODELS = '''
