@@ -215,8 +215,10 @@ def _print_verdict(verdict: FolderVerdict) -> None:
     for check in result.checks:
         if check.status is not Status.PASS:
             print_error(f"    {check.check}: {check.status}: {join_lines(check.message)}")
-        elif check.check in (FILES_CHECK, GENAI_CHECK) and check.message:
-            print_line(f"    note: {join_lines(check.message)}")
+        elif check.check in (FILES_CHECK, GENAI_CHECK):
+            note = join_lines(check.message)
+            if note not in line:
+                print_line(f"    note: {note}")
     for advice in result.advice:
         print_error(f"    advice: {join_lines(advice)}")
 
