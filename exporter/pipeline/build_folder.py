@@ -244,22 +244,22 @@ class FolderRecords:
         return self.folder.read_records()
 
     def write(self, record: Record) -> None:
-        self.by_cell[record.cell] = record
         write_json(self.folder.record(record.cell), record)
+        self.by_cell[record.cell] = record
 
     def link(self, record: Record, source: Path) -> None:
         """Add a record as a second name of its file in another folder."""
-        self.by_cell[record.cell] = record
         target = self.folder.record(record.cell)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             target.hardlink_to(source)
         except OSError:  # a file system without hard links, or the model removed the file
             write_json(target, record)
+        self.by_cell[record.cell] = record
 
     def remove(self, cell: CellId) -> None:
-        self.by_cell.pop(cell, None)
         self.folder.record(cell).unlink(missing_ok=True)
+        self.by_cell.pop(cell, None)
 
     def discard(self) -> None:
         """Read the records again at the next access, because the folder was repaired."""

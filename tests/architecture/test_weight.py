@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 58_562,
-    "lines of tests": 71_837,
+    "lines of tests": 71_847,
     "files": 270,
     "packages": 47,
     "modules below 60 lines": 8,

@@ -28,7 +28,7 @@ from exporter.plugins.doctor.doctor import examine_build
 from exporter.plugins.gc.garbage import find_garbage, remove_garbage
 from exporter.plugins.store import Store, StoreLimits
 from exporter.program import run_plan
-from tests.unit.factory import key_by_text
+from tests.unit.factory import key_by_text, make_record
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
@@ -483,3 +483,13 @@ def test_files_of_another_user_are_reported_with_their_owner(
             export(of)
         assert caught.value.exit_code is ExitCode.ENVIRONMENT
         assert f"{path} belongs to the user {name}" in str(caught.value)
+
+
+def test_a_record_that_cannot_be_written_is_not_in_memory(tmp_path: Path) -> None:
+    records = FolderRecords(JobFolder(tmp_path / "net"))
+    kept, lost = make_record("net/17/cpu"), make_record("net/18/cpu")
+    records.write(kept)
+    records.folder.record(lost.cell).mkdir(parents=True)
+    with pytest.raises(ExporterError, match="cannot be written"):
+        records.write(lost)
+    assert list(records.by_cell) == [kept.cell]
