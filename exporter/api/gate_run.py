@@ -25,7 +25,7 @@ from exporter.gate.finding import (
 )
 from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
 from exporter.manifest.loader import list_manifests
-from exporter.manifest.syntax.python_source import find_module_file, hash_code
+from exporter.manifest.syntax.python_source import find_module_file
 from exporter.manifest.syntax.table import list_functions
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
@@ -353,7 +353,7 @@ def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> s
     file: Path | None = Path(os.path.normpath(folder / location))
     if not location.endswith(".py"):
         file = find_module_file(location, (str(folder), str(root)))
-    return hash_code(root, file, name, fallback_root) if file else ""
+    return import_plugin("against").hash_code(root, file, name, fallback_root) if file else ""
 
 
 def _hash_content(path: Path) -> str:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from exporter.core import import_plugin
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
 from exporter.manifest import project_settings
@@ -16,7 +17,7 @@ from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Manifest, Project
-from exporter.manifest.rules import fills, generation, signature, sources
+from exporter.manifest.rules import fills, signature, sources
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
 from exporter.manifest.rules.layers import (
     EffectiveSettings,
@@ -31,7 +32,6 @@ from exporter.manifest.rules.validation import (
     EXAMPLES,
     INTERFACE,
     ManifestFile,
-    validate_interface,
     validate_manifest,
 )
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
@@ -50,7 +50,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "weights_sha256": sources.resolve_weights_hash,
     "passes": sources.resolve_passes,
     "metric": sources.resolve_metric,
-    "generate": generation.resolve_generate,
+    "generate": sources.resolve_generate,
     "artifact": sources.resolve_artifact,
     "expect": lambda model: resolve_conditions(model, "expect", Expectation),
     "skip": lambda model: resolve_conditions(model, "skip", Skip),
@@ -108,12 +108,17 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     if not model.has_valid("inputs", "outputs"):
         return {}
     shapes = {shape.path: shape for shape in signature.resolve_shapes(model)}
-    fills.check_masks(model, shapes)
-    comparators = fills.resolve_comparators(model, shapes)
-    is_valid = model.has_valid("rollout", "generate")
-    rollout = generation.resolve_rollout(model, shapes) if is_valid else None
+    fills.check_fills(model, shapes)
+    comparators = [None] * len(settings.outputs)
+    if any(table.compare is not None or table.masked_by for table in settings.outputs):
+        comparators = import_plugin("compare").resolve_comparators(model, shapes)
+    rollout = None
+    has_loop = settings.rollout or settings.generate or settings.tokens is not None
+    if has_loop and model.has_valid("rollout", "generate"):
+        rollout = import_plugin("generation_rules").resolve_rollout(model, shapes)
     axes = resolve_axes(model, tuple(shapes.values()))
-    cases = fills.resolve_cases(model, axes) if model.has_valid("cases") else ()
+    has_cases = model.has_valid("cases") and settings.cases
+    cases = import_plugin("cases").resolve_cases(model, axes) if has_cases else ()
     if model.report:
         return {}
     inputs = tuple(
@@ -253,20 +258,13 @@ class InheritanceGraph:
             self.entries.append(entry)
             self._by_id.setdefault(id, entry)
 
-    def add_interfaces(self, entry: InheritedEntry, report: ProblemCollector) -> Iterator[Layer]:
-        """Yield the layers of an entry, with its interface below the one that sets `generate`."""
-        for layer in self.list_layers(entry, report):
-            if layer.table.generate:
-                name = layer.file.name.rpartition("/")[0] + f"/{layer.path[-1]}{INTERFACE}"
-                part, interface = layer.table.generate.part, self._interfaces.get(name)
-                if interface is None or interface.path != (part,):
-                    needed = f"{name} with the table [{part}]"
-                    message = f"needs {needed}; run `exporter add {layer.table.source}`"
-                    report.add(layer.file.build_problem((*layer.path, "generate"), message))
-                    table = Settings.model_construct(set())
-                    interface = replace(layer, table=table, broken={"inputs": (), "outputs": ()})
-                yield interface
-            yield layer
+    def add_interfaces(self, entry: InheritedEntry, report: ProblemCollector) -> Iterable[Layer]:
+        """Return the layers of an entry, with the interface of a model that generates."""
+        layers: Iterable[Layer] = self.list_layers(entry, report)
+        if any(layer.table.generate for layer in layers):
+            plugin = import_plugin("generation_rules")
+            layers = plugin.add_interfaces(layers, self._interfaces, report)
+        return layers
 
     def list_layers(
         self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
@@ -453,7 +451,7 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
         if isinstance(file, Problem):
             report.add(file)
         elif name.endswith(INTERFACE):
-            yield validate_interface(file, report)
+            yield import_plugin("generation_rules").validate_interface(file, report)
         else:
             yield validate_manifest(file, report)
 

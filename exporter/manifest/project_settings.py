@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
-from itertools import chain
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from exporter.core.device_name import CURRENT, SEPARATOR, DeviceName
-from exporter.core.errors import Problem, suggest_name, suggest_nearest
+from exporter.core import import_plugin
+from exporter.core.device_name import SEPARATOR, DeviceName
+from exporter.core.errors import Problem, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
-from exporter.environments import NPM, EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
 )
@@ -32,15 +30,11 @@ from exporter.manifest.resolved.policy import (
 from exporter.manifest.resolved.project import (
     Device,
     Project,
-    RuntimeEnvironment,
 )
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
-from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.schema.settings import DeviceTable, ModelGateTable, ProjectTable
-from exporter.manifest.syntax.fields import FLOATS
+from exporter.manifest.schema.settings import ModelGateTable, ProjectTable
 from exporter.manifest.syntax.releases import Release
-from exporter.manifest.syntax.runtimes import PLUGIN, RUNTIMES
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import (
     KeyPath,
@@ -59,17 +53,6 @@ _PROVIDERS = {
 }
 #: Other common names of the built-in devices.
 _ALIASES = {"gpu": "cuda", "trt": "tensorrt", "ort": "cpu", "dml": "directml", "mps": "coreml"}
-#: The attributes of ONNX Runtime's `SessionOptions` that may differ between devices.
-_SESSION_ATTRIBUTES = (
-    "enable_cpu_mem_arena",
-    "enable_mem_pattern",
-    "enable_mem_reuse",
-    "graph_optimization_level",
-    "inter_op_num_threads",
-    "intra_op_num_threads",
-    "use_deterministic_compute",
-)
-_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
         name: Device(name=DeviceName(name), runtime="onnxruntime", providers=providers)
@@ -81,7 +64,7 @@ BUILT_IN_DEVICES: Mapping[str, Device] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _SettingsFile:
+class SettingsFile:
     """`[tool.exporter]` of a file, and the problems with it."""
 
     file: TomlFile
@@ -93,139 +76,6 @@ class _SettingsFile:
 
     def find_line(self, path: KeyPath) -> int | None:
         return self.file.lines.get((*_PATH, *path))
-
-    def check_name(self, path: KeyPath, reserved: Collection[str] = (), other: str = "") -> None:
-        """Report a name of a table with other characters; the name is the end of the path."""
-        name = str(path[-1])
-        if not re.fullmatch(ID_PATTERN, name) or name in reserved:
-            form = f"a name of a-z, 0-9, '_', '.' and '-'{other}"
-            self.add_problem(path, f"expected {form}, got {quote(name)}")
-
-
-def _resolve_environments(source: _SettingsFile) -> dict[str, RuntimeEnvironment]:
-    environments = {}
-    for name, table in source.table.environments.items():
-        path = ("environments", name)
-        source.check_name(path)
-        prefixes = {each.startswith(NPM) for each in table.requirements}
-        if len(prefixes) > 1 or (table.python and True in prefixes):
-            message = "packages of npm need an environment of their own, without `python`"
-            source.add_problem((*path, "requirements"), message)
-        environments[name] = RuntimeEnvironment(
-            name=name,
-            requirements=table.requirements,
-            python=table.python or "",
-            location=f"{source.file.name}:{source.find_line(path) or 1}",
-        )
-    return environments
-
-
-def _resolve_job_environments(
-    source: _SettingsFile, declared: Iterable[str]
-) -> dict[str, EnvironmentDefinition]:
-    """Return the environments of devices with a suffix; one without requirements is invalid."""
-    environments = {}
-    tables = source.table.toolchains
-    for name in declared:
-        path = ("toolchains", name)
-        source.check_name(path)
-        if name == CURRENT:
-            message = f"{quote(name)} is the name of the project's own packages; use another name"
-            source.add_problem(path, message)
-        requirements = tables[name].requirements if name in tables else ()
-        environments[name] = EnvironmentDefinition(requirements=requirements, adds_to_current=True)
-    return environments
-
-
-def _resolve_devices(
-    source: _SettingsFile, environments: Mapping[str, RuntimeEnvironment], root: Path
-) -> dict[str, Device]:
-    """Return the built-in devices and those of the settings, which may replace them."""
-    devices = dict(BUILT_IN_DEVICES)
-    for name, table in source.table.devices.items():
-        path = ("devices", name)
-        source.check_name(path, FLOATS, " that is not a dtype")
-        for key, message in chain(
-            _find_problems(table), _find_environment_problems(table, environments)
-        ):
-            source.add_problem((*path, *key.split("/")) if key else path, message)
-        library = table.provider_library
-        if library and not (_MODULE.fullmatch(library) and ":" in library):
-            library = str(root / library)  # else the name of a function
-        devices[name] = Device.from_fields(
-            table,
-            name=DeviceName(name),
-            environment=environments.get(table.environment or ""),
-            provider_options={
-                provider: {key: _format_option(value) for key, value in options.items()}
-                for provider, options in table.provider_options.items()
-            },
-            provider_library=library,
-        )
-    return devices
-
-
-def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
-    """Yield keys that are missing or not valid for the runtime; "" stands for the table."""
-    row = RUNTIMES.get(table.runtime, PLUGIN)
-    key, _, example = row.required.partition(" = ")
-    if key and not getattr(table, key):
-        yield "", f"needs `{key}`, such as {example}"
-    for key in dict.fromkeys(key for each in RUNTIMES.values() for key in each.keys):
-        if getattr(table, key) and key not in row.keys:
-            names = join_words(name for name, each in RUNTIMES.items() if key in each.keys)
-            fix = "use `providers`" if key == "device" and "providers" in row.keys else "remove it"
-            yield key, f"is only valid for {names}, not for {table.runtime}; {fix}"
-    if table.module and "module" in row.keys and not _MODULE.fullmatch(table.module):
-        message = 'expected "package.module" or "package.module:Class"'
-        yield "module", f"{message}, got {quote(table.module)}"
-    if "provider_options" in row.keys:
-        yield from _find_option_problems(table)
-
-
-def _find_environment_problems(
-    table: DeviceTable, environments: Mapping[str, RuntimeEnvironment]
-) -> Iterator[tuple[str, str]]:
-    name = table.environment
-    needs_node = RUNTIMES.get(table.runtime, PLUGIN).needs_node
-    if name is None:
-        if table.variables:
-            yield "variables", "is only valid with `environment`: workers share their variables"
-        if needs_node:
-            yield "", "needs `environment`; docs/devices.md has its tables"
-        return
-    if name in environments:
-        has_node = bool(environments[name].definition.npm_packages)
-        if has_node is not needs_node:
-            kinds = ("of npm" if needs_node else "of pip", "npm" if has_node else "pip")
-            message = f"the runtime {table.runtime} needs packages {kinds[0]}, and {quote(name)} "
-            yield "environment", f"{message}has those of {kinds[1]}; name another environment"
-    if name not in environments:
-        hint = suggest_name(name, environments)
-        hint = hint or f"; add [tool.exporter.environments.{name}] with `requirements`"
-        yield "environment", f"no environment has the name {quote(name)}{hint}"
-    if table.runtime not in RUNTIMES:
-        message = "is only valid for the built-in runtimes: a plugin runs in the workers"
-        yield "environment", f"{message}' environment; remove it"
-
-
-def _find_option_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
-    """Yield options that no session of ONNX Runtime, or not this one, has."""
-    for name in table.session_options:
-        if "." not in name and name not in _SESSION_ATTRIBUTES:
-            hint = suggest_nearest(name, _SESSION_ATTRIBUTES)
-            hint = hint or '; a config entry contains a dot: "session.set_denormal_as_zero"'
-            message = f"no option of a session has the name {quote(name)}{hint}"
-            yield f"session_options/{name}", message
-    for provider in table.provider_options:
-        if provider not in table.providers:
-            hint = suggest_nearest(provider, table.providers) or "; add it to `providers`"
-            message = f"the device has no provider {quote(provider)}{hint}"
-            yield f"provider_options/{provider}", message
-
-
-def _format_option(value: bool | float | str) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
@@ -295,32 +145,21 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         if keys:
             value = format_value(reduce(getitem, keys, file.table))
             report.add(file.build_problem(keys, f"expected a table, got {value}"))
+    built_in: dict[str, Any] = {"devices": (*BUILT_IN_DEVICES.values(),), "environments": ()}
     if not isinstance(file, TomlFile) or table is None:
-        built_in = tuple(BUILT_IN_DEVICES.values())
-        project = _build_project(
-            root, ProjectTable(), None, devices=built_in, environments=(), gate=DEFAULT_GATE
-        )
+        project = _build_project(root, ProjectTable(), None, gate=DEFAULT_GATE, **built_in)
         return ProjectSettings(project=project, layer=None)
     settings, removed = validate(ProjectTable, file, _PATH, report)
-    source = _SettingsFile(file, settings, report)
-    environments = _resolve_environments(source)
-    devices = _resolve_devices(source, environments, root)
-    declared = table.get("toolchains")
-    declared = declared if isinstance(declared, dict) else ()
-    job_environments = _resolve_job_environments(source, declared)
+    source = SettingsFile(file, settings, report)
+    resolved = built_in
+    if table.keys() & {"devices", "environments", "toolchains"}:
+        resolved = import_plugin("devices").resolve_devices(source, table.get("toolchains"), root)
     _check_folders(source)
     gate = _resolve_gate(source)
-    for name in settings.evidence.keys() - devices.keys():
+    devices = {device.name for device in resolved["devices"]}
+    for name in settings.evidence.keys() - devices:
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
-    project = _build_project(
-        root,
-        settings,
-        file,
-        devices=tuple(devices.values()),
-        environments=tuple(environments.values()),
-        job_environments=job_environments,
-        gate=gate,
-    )
+    project = _build_project(root, settings, file, gate=gate, **resolved)
     for index, message in find_device_problems(settings.defaults.devices, project.device_names):
         source.add_problem(("defaults", "devices", index), message)
     layer = Layer(
@@ -367,7 +206,7 @@ def _build_project(
     )
 
 
-def _resolve_gate(source: _SettingsFile) -> Gate:
+def _resolve_gate(source: SettingsFile) -> Gate:
     """Return the policies with the lines of their keys; report findings that a table has twice."""
     table = source.table.gate
     lines, policies = {"": source.find_line(("gate",))}, []
@@ -398,7 +237,7 @@ def _resolve_gate(source: _SettingsFile) -> Gate:
     )
 
 
-def _check_folders(source: _SettingsFile) -> None:
+def _check_folders(source: SettingsFile) -> None:
     """Report folders for output that are inside a folder for input or inside each other."""
     table = source.table
     for key in ("build", "reports"):

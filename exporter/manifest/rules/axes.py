@@ -6,224 +6,37 @@ distinguishes them. The sizes 0 and 1 are never examples, because the exporter s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from math import isqrt
 
+from exporter.core import import_plugin
 from exporter.core.errors import suggest_name
-from exporter.manifest.resolved.call import Axis, SizeRule, complete_sizes, find_bases
+from exporter.manifest.resolved.call import Axis, SizeRule, find_bases
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.signature import NamedShape, resolve_shapes
 from exporter.manifest.schema.tables import AxisTable
 from exporter.manifest.syntax.fields import MAX_SIZE
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 
-_KINDS = ("sum", "difference", "product", "of")
-_WINDOW_KEYS = ("stride", "kernel", "padding")
-#: Combinations of examples that are tried.
-_COMBINATIONS = 20_000
+#: The keys of an axis whose size other axes determine.
+_DERIVED_KEYS = frozenset({"sum", "difference", "product", "of", "stride", "kernel", "padding"})
 
 
-def list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) -> tuple[str, ...]:
+def _derives(tables: Mapping[str, AxisTable]) -> bool:
+    """Return whether a table has a key of a derived axis."""
+    return any(table.model_fields_set & _DERIVED_KEYS for table in tables.values())
+
+
+def _list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) -> Iterable[str]:
     """Return the axes of shapes, those that they are computed from, and limits of their sizes.
 
-    A derived axis that no shape has is a limit if its table has one: `max = 64` for a sum. The
-    tables may contain axes of other models.
+    The tables may contain axes of other models.
     """
-    pending = [*shapes]
-    pending += [
-        name
-        for name, table in tables.items()
-        if _find_kinds(table) and {"min", "max", "multiple_of"} & table.model_fields_set
-    ]
-    needed: dict[str, None] = {}
-    while pending:
-        name = pending.pop(0)
-        if name not in needed:
-            needed[name] = None
-            if table := tables.get(name):
-                operands = (*(table.sum or ()), *(table.difference or ()), *(table.product or ()))
-                pending += [each for each in (*operands, table.of) if isinstance(each, str)]
-    return tuple(needed)
-
-
-def resolve_size_rules(
-    model: EffectiveSettings, tables: Mapping[str, AxisTable], inputs: Collection[str]
-) -> dict[str, SizeRule]:
-    """Return the valid rules by the name of the derived axis."""
-    rules = {}
-    count = len(model.report)
-    for name, table in tables.items():
-        if rule := _read_rule(model, name, table):
-            rules[name] = rule
-    for cycle in _find_cycles(rules):
-        text = " -> ".join((*cycle, cycle[0]))
-        message = f"is a cycle: {text}; compute one of these axes from other axes"
-        model.add_problem(("axes", cycle[0], _find_kinds(tables[cycle[0]])[0]), message)
-    # A declared axis that no shape has is valid if it determines an axis of an input.
-    determining = find_bases((name for name in inputs if name in rules), rules)
-    known = {*inputs, *(name for name in determining if name in tables)}
-    for name, rule in rules.items():
-        for operand in rule.axes:
-            if operand not in rules and operand not in known:
-                hint = suggest_name(operand, [*inputs, *rules])
-                message = f"no input has the axis {quote(operand)}{hint}"
-                model.add_problem(("axes", name, _find_kinds(tables[name])[0]), message)
-    return rules if len(model.report) == count else {}
-
-
-def choose_examples(
-    model: EffectiveSettings,
-    axes: Sequence[Axis],
-    inputs: Collection[str],
-) -> dict[str, int]:
-    """Return the examples of all derived axes and of the axes that determine them.
-
-    The sizes of all axes differ if possible, so that the exported graph distinguishes them. Axes
-    with an example keep it.
-    """
-    rules = {axis.name: axis.rule for axis in axes if axis.rule}
-    by_name = {axis.name: axis for axis in axes}
-    bases = [by_name[name] for name in find_bases(rules, rules)]
-    given = {axis.name: axis.example for axis in axes if axis.example is not None}
-    open_axes = [axis for axis in bases if axis.name not in given]
-    # Multiples by primes, then small sizes.
-    choices = [
-        [
-            *islice(_find_free_sizes(axis, set()), _PROPOSALS),
-            *islice(_list_sizes(axis, max(2, axis.min)), _PROPOSALS),
-        ]
-        for axis in open_axes
-    ]
-    names = [axis.name for axis in open_axes]
-
-    def complete(sizes: Sequence[int]) -> dict[str, int]:
-        return complete_sizes({**given, **dict(zip(names, sizes, strict=True))}, rules)
-
-    options = [complete(sizes) for sizes in islice(product(*choices), _COMBINATIONS)]
-    allowed = [
-        sizes
-        for sizes in options
-        if all(by_name[name].allows(size) for name, size in sizes.items() if name in rules)
-    ]
-    dynamic = [
-        sizes
-        for sizes in allowed
-        if all(size > 1 for name, size in sizes.items() if name in inputs or name not in rules)
-    ]
-    distinct = (
-        sizes
-        for sizes in dynamic
-        if len({*sizes.values()}) == len(sizes) and min(sizes.values()) > 1
-    )
-    if dynamic:
-        _check_smallest(model, by_name, rules)
-        return next(distinct, dynamic[0])
-    for sizes in (allowed or options)[:1]:
-        for name in rules:
-            _check_example(model, by_name, name, sizes)
-    return {}
-
-
-def _read_rule(model: EffectiveSettings, name: str, table: AxisTable) -> SizeRule | None:
-    """Return the rule of a table, or None if it has none or an invalid one."""
-    kinds = _find_kinds(table)
-    extra = [key for key in _WINDOW_KEYS if key in table.model_fields_set]
-    if len(kinds) > 1:
-        message = f"has {join_words(f'`{key}`' for key in kinds)}; write only one of them"
-        model.add_problem(("axes", name, kinds[-1]), message)
-        return None
-    if extra and kinds != ["of"]:
-        model.add_problem(("axes", name, extra[0]), "needs `of`, the axis that it applies to")
-        return None
-    if not kinds:
-        return None
-    if kinds == ["of"]:
-        if not extra:
-            message = f'needs `stride` or `kernel`: {{ of = "{table.of}", stride = 2 }}'
-            model.add_problem(("axes", name, "of"), message)
-            return None
-        kernel = table.kernel or table.stride
-        return SizeRule.from_fields(table, kind="window", operands=(table.of,), kernel=kernel)
-    rule = SizeRule.model_validate({"kind": kinds[0], "operands": getattr(table, kinds[0])})
-    if len(rule.operands) < 2 or not rule.axes:
-        message = "needs two or more axes and sizes, and at least one axis"
-        model.add_problem(("axes", name, kinds[0]), message)
-        return None
-    return rule
-
-
-def _find_kinds(table: AxisTable) -> list[str]:
-    return [key for key in _KINDS if getattr(table, key) is not None]
-
-
-def _find_cycles(rules: Mapping[str, SizeRule]) -> list[tuple[str, ...]]:
-    """Return each cycle once, from its first name in the alphabet."""
-    cycles: dict[tuple[str, ...], None] = {}
-
-    def follow(path: tuple[str, ...]) -> None:
-        for name in rules[path[-1]].axes:
-            if name in path:
-                cycle = path[path.index(name) :]
-                first = cycle.index(min(cycle))
-                cycles[cycle[first:] + cycle[:first]] = None
-            elif name in rules:
-                follow((*path, name))
-
-    for name in rules:
-        follow((name,))
-    return list(cycles)
-
-
-def _check_smallest(
-    model: EffectiveSettings, axes: Mapping[str, Axis], rules: Mapping[str, SizeRule]
-) -> None:
-    """Report a derived axis that is too small if every other axis has its smallest size.
-
-    A difference may be too small, because it relates the sizes of two inputs.
-    """
-    for name, rule in rules.items():
-        if not _is_rising(name, rules):
-            continue
-        bases = find_bases((name,), rules)
-        smallest = {base: axes[base].smallest for base in bases}
-        size = complete_sizes(smallest, rules)[name]
-        if size < axes[name].min:
-            fix = f"write a larger min for {join_words(map(quote, bases), 'or')}"
-            fix += f", or axes.{name}.min = {size}" if size >= 0 else ""
-            message = f"is {_format_size(size, rule, smallest)}, but takes sizes of "
-            model.add_problem(("axes", name), f"{message}at least {axes[name].min}; {fix}")
-
-
-def _check_example(
-    model: EffectiveSettings, axes: Mapping[str, Axis], name: str, sizes: Mapping[str, int]
-) -> None:
-    """Report a derived axis without a possible example."""
-    axis, size = axes[name], sizes[name]
-    if axis.rule is None:
-        return
-    bases = find_bases((name,), {each.name: each.rule for each in axes.values() if each.rule})
-    text = f"is {_format_size(size, axis.rule, {base: sizes[base] for base in bases})}"
-    fix = f"change the example or the limits of {join_words(map(quote, bases), 'or')}"
-    if not axis.allows(size):
-        message = f"{text}, but takes sizes of {format_size_limits(axis)}; {fix}"
-        model.add_problem(("axes", name), message)
-    elif size < 2:
-        message = f"{text}, which the exporter would turn into a constant; {fix}"
-        model.add_problem(("axes", name), message)
-
-
-def find_size_problem(axes: Sequence[Axis], sizes: Mapping[str, int]) -> str:
-    """Return the first derived axis that does not allow the sizes of the others, or ""."""
-    rules = {axis.name: axis.rule for axis in axes if axis.rule}
-    complete = complete_sizes(sizes, rules)
-    for axis in axes:
-        size = complete.get(axis.name)
-        if axis.rule and size is not None and not axis.allows(size):
-            bases = {name: complete[name] for name in find_bases((axis.name,), rules)}
-            text = f"the axis {quote(axis.name)} is {_format_size(size, axis.rule, bases)}"
-            return f"{text}, but takes sizes of {format_size_limits(axis)}"
-    return ""
+    if not _derives(tables):
+        return shapes
+    needed: Iterable[str] = import_plugin("derived_axes").list_needed_axes(tables, shapes)
+    return needed
 
 
 def format_size_limits(axis: Axis) -> str:
@@ -233,23 +46,8 @@ def format_size_limits(axis: Axis) -> str:
     return join_words(limits)
 
 
-def _is_rising(name: str, rules: Mapping[str, SizeRule]) -> bool:
-    rule = rules.get(name)
-    return rule is None or (
-        rule.is_rising and all(_is_rising(operand, rules) for operand in rule.axes)
-    )
-
-
-def _format_size(size: int, rule: SizeRule, sizes: Mapping[str, int]) -> str:
-    """Return `8 (past + seq) with past=3, seq=5`."""
-    values = ", ".join(f"{name}={each}" for name, each in sizes.items())
-    return f"{size} ({rule.formula}) with {values}"
-
-
 #: Candidates for a prime: the gaps between primes below `MAX_SIZE` are smaller than 300.
 _ATTEMPTS = 1000
-#: Half of the examples to try for an axis that determines others.
-_PROPOSALS = 12
 
 
 def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tuple[Axis, ...]:
@@ -262,13 +60,16 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
         dim for shape in shapes if shape.is_input for dim in shape.dims if isinstance(dim, str)
     )
     all_tables = model.settings.axes if model.has_valid("axes") else {}
-    names |= dict.fromkeys(list_needed_axes(all_tables, names))
+    names |= dict.fromkeys(_list_needed_axes(all_tables, names))
     for name in all_tables:
         if name not in names and model.find_layer(("axes", name)) is model.entry:
             hint = suggest_name(name, names)
             model.add_problem(("axes", name), f"no input or output has this axis{hint}")
     tables = {name: table for name, table in all_tables.items() if name in names}
-    rules = resolve_size_rules(model, tables, inputs)
+    derived_axes = import_plugin("derived_axes") if _derives(tables) else None
+    rules: dict[str, SizeRule] = {}
+    if derived_axes:
+        rules = derived_axes.resolve_size_rules(model, tables, inputs)
     bases = find_bases(rules, rules)
     sized = inputs.union(bases) - rules.keys()
     axes = [
@@ -277,21 +78,16 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
         )
         for name in names
     ]
-    if rules:
-        chosen = choose_examples(model, axes, inputs)
-        axes = [
-            axis.model_copy(update={"example": chosen.get(axis.name, axis.example)})
-            for axis in axes
-        ]
-        _check_written_sizes(model, shapes, axes)
+    if derived_axes and rules:
+        axes = derived_axes.complete_examples(model, shapes, axes, inputs)
     used = {axis.example for axis in axes if axis.name in sized and axis.example is not None}
     used |= {axis.example for axis in axes if axis.rule and axis.example is not None}
     complete = []
     for axis in axes:
         example = axis.example
         if axis.name in sized and example is None:
-            example = next(_find_free_sizes(axis, used), None)
-            if example is None and _list_sizes(axis, axis.min):
+            example = next(find_free_sizes(axis, used), None)
+            if example is None and list_sizes(axis, axis.min):
                 sizes = format_size_limits(axis)
                 message = f"takes sizes of {sizes}, and none of them is free for the example"
                 model.add_problem(("axes", axis.name), message)
@@ -301,27 +97,13 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
     return tuple(complete)
 
 
-def _check_written_sizes(
-    model: EffectiveSettings, shapes: Sequence[NamedShape], axes: Sequence[Axis]
-) -> None:
-    """Report sizes in `shape` that differ from the computed ones, with `dynamic_axes`."""
-    derived = {axis.name: axis for axis in axes if axis.rule and axis.example is not None}
-    for shape in shapes:
-        for index, size in shape.sizes.items():
-            axis = derived.get(str(shape.dims[index]))
-            if axis and axis.rule and size != axis.example:
-                message = f"the axis {quote(axis.name)} has the size {size} here, but "
-                message += f"{axis.rule.formula} is {axis.example}"
-                model.add_problem((*shape.path, "shape", index), message)
-
-
 def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> None:
     """Report axes in `[defaults]` that no model has, to each model with these defaults."""
     for name in defaults.table.axes:
         users = [model for model in models if model.find_layer(("axes", name)) is defaults]
         shapes = [shape for model in users for shape in resolve_shapes(model)]
         names = {dim for shape in shapes for dim in shape.dims if isinstance(dim, str)}
-        names |= {*list_needed_axes(defaults.table.axes, names)}
+        names |= {*_list_needed_axes(defaults.table.axes, names)}
         if name not in names and all(model.has_valid("inputs", "outputs") for model in users):
             message = f"no model with these defaults has this axis{suggest_name(name, names)}"
             for model in users:
@@ -345,7 +127,7 @@ def _resolve_axis(
             (*path, "max"),
             f"{axis.max} is below the smallest size, {axis.min}; increase it or reduce `min`",
         )
-    elif not _list_sizes(axis, axis.min):
+    elif not list_sizes(axis, axis.min):
         message = f"{axis.multiple_of} has no multiple from {axis.min} to {axis.max}; change `max`"
         model.add_problem((*path, "multiple_of"), message)
     if "example" in table.model_fields_set and not is_free:
@@ -382,7 +164,7 @@ def check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -
         model.add_problem(path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}")
 
 
-def _find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
+def find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
     """Return unused sizes: multiples by primes from 3, then all others from 2.
 
     The multiple by 1 is the last one, because the capture may fix an axis of this size.
@@ -394,13 +176,13 @@ def _find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
         if all(number % divisor for divisor in range(2, isqrt(number) + 1))
     )
     multiples = (axis.multiple_of * prime for prime in primes)
-    others = islice(_list_sizes(axis, max(2 * axis.multiple_of, axis.min)), _ATTEMPTS)
+    others = islice(list_sizes(axis, max(2 * axis.multiple_of, axis.min)), _ATTEMPTS)
     last = (axis.multiple_of,) if axis.multiple_of > 1 else ()
     sizes = chain(multiples, others, last)
     return (size for size in sizes if axis.allows(size) and size not in used)
 
 
-def _list_sizes(axis: Axis, first: int) -> range:
+def list_sizes(axis: Axis, first: int) -> range:
     """Return the promised sizes from `first`."""
     step = axis.multiple_of
     last = MAX_SIZE if axis.max is None else axis.max

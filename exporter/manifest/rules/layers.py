@@ -177,7 +177,7 @@ class EffectiveSettings:
             # If the package is not installed, nothing is reported: a command that does not export
             # must also work in an environment without the packages of the models. The export
             # reports it.
-            if file := python_source.find_module_file(location, self._list_folders()):
+            if file := python_source.find_module_file(location, self.list_folders()):
                 self.context.files.add(file)
                 root = self.context.root
                 name = file.relative_to(root).as_posix() if file.is_relative_to(root) else location
@@ -231,29 +231,7 @@ class EffectiveSettings:
             return text
         return self.relate(path, text) if self._resolve_name(path, text) else text
 
-    def read_forward(self, source: str) -> python_source.ForwardParameters:
-        """Return the parameters of `forward` of a source.
-
-        Raises:
-            UnreadableForward: If the source cannot be read without running it.
-        """
-        location, _, attribute = source.rpartition(":")
-        if not location:
-            raise python_source.UnreadableForward(
-                "a saved model has no parameters that can be read"
-            )
-        if location.endswith(".py"):
-            folder = self.find_layer(("source",)).folder
-            file = self.context.find_file(posixpath.normpath(posixpath.join(folder, location)))
-        else:
-            file = python_source.find_module_file(location, self._list_folders())
-        if file is None:
-            raise python_source.UnreadableForward(f"the source of {quote(location)} is not found")
-        forward = python_source.read_forward(file, attribute, self._list_folders())
-        self.context.files.update(forward.files)
-        return forward
-
-    def _list_folders(self) -> list[str]:
+    def list_folders(self) -> list[str]:
         """Return the folders in which the modules of a model are searched first."""
         return [str(self.context.root / self.entry.folder), str(self.context.root)]
 

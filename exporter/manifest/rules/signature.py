@@ -7,31 +7,25 @@ example of a dynamic axis. A list of indices gets the names that torch.onnx gene
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Any, TypeAlias
+from dataclasses import dataclass
 
-from exporter.core.errors import suggest_name, suggest_nearest
+from exporter.core import import_plugin
+from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Container, Dim
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.sources import list_exporters
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import (
-    ConstantTable,
-    ContainerTable,
-    FillTable,
     InputTable,
     OutputTable,
 )
 from exporter.manifest.syntax.fields import PLACEHOLDER
-from exporter.manifest.syntax.python_source import UnreadableForward
 from exporter.manifest.syntax.values import (
     KeyPath,
     find_conflicts,
     find_next_position,
     format_key,
     format_opsets,
-    join_words,
     parse_call_path,
     quote,
 )
@@ -158,90 +152,22 @@ def _check_scalar(model: EffectiveSettings, path: KeyPath, table: InputTable) ->
         model.add_problem((*path, "optional"), message)
 
 
-_Repeatable: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
-
 #: The keys of an entry with tables that have `repeat`.
-_KEYS = ("inputs", "outputs", "constants", "containers")
+REPEATED = ("inputs", "outputs", "constants", "containers")
 
 
 def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
     """Return the model with a separate table for each copy."""
-    source_paths: dict[KeyPath, KeyPath] = {}
-    settings: dict[str, Any] = {}
-    for key in _KEYS:
-        if not model.has_valid(key):
-            continue
-        copies: list[tuple[int, _Repeatable]] = []
-        tables = enumerate(getattr(model.settings, key))
-        for repeat, group in groupby(tables, key=lambda pair: pair[1].repeat):
-            if not repeat:
-                copies += [(i, _check_single(model, (key, i), table)) for i, table in group]
-                continue
-            ((name, count),) = repeat.items()
-            valid = [(i, t) for i, t in group if _check_repeated(model, (key, i), t, name)]
-            copies += [
-                (i, _copy_table(t, name, number)) for number in range(count) for i, t in valid
-            ]
-        settings[key] = tuple(table for _, table in copies)
-        source_paths |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
-    expanded = model.settings.model_copy(update=settings)
-    return replace(model, settings=expanded, source_paths=source_paths)
-
-
-def _find_texts(table: _Repeatable) -> Mapping[str, str]:
-    """Return the texts that may contain a number, by key."""
-    texts = {key: getattr(table, key, None) for key in ("name", "at")}
-    return {key: text for key, text in texts.items() if isinstance(text, str) and text}
-
-
-def _check_repeated(model: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
-    """Return whether every copy gets its own name and path; report problems."""
-    count = len(model.report)
-    if isinstance(table, InputTable) and not table.name:
-        model.add_problem(path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`")
-    for key, text in _find_texts(table).items():
-        placeholders = PLACEHOLDER.findall(text)
-        for placeholder in placeholders:
-            if placeholder != name:
-                hint = suggest_nearest(placeholder, (name,))
-                message = f"expected '{{{name}}}' of `repeat`, got '{{{placeholder}}}'{hint}"
-                model.add_problem((*path, key), message)
-        if not placeholders:
-            model.add_problem((*path, key), f"is the same for every copy; add '{{{name}}}' to it")
-    return len(model.report) == count
-
-
-def _check_single(model: EffectiveSettings, path: KeyPath, table: _Repeatable) -> _Repeatable:
-    """Return a table without `repeat`; report a placeholder in its path and replace it by 0."""
-    call_path = _find_texts(table).get("at", "")
-    placeholders = PLACEHOLDER.findall(call_path)
-    for placeholder in placeholders:
-        message = f"'{{{placeholder}}}' needs `repeat = {{ {placeholder} = COUNT }}` in this table"
-        model.add_problem((*path, "at"), message)
-    if not placeholders:
-        return table
-    return table.model_copy(update={"at": PLACEHOLDER.sub("0", call_path)})
-
-
-def _copy_table(table: _Repeatable, name: str, number: int) -> _Repeatable:
-    def insert_number(text: str) -> str:
-        return text.replace(f"{{{name}}}", str(number))
-
-    changes: dict[str, Any] = {key: insert_number(t) for key, t in _find_texts(table).items()}
-    if isinstance(table, InputTable | OutputTable):
-        changes["shape"] = tuple(
-            insert_number(dim) if isinstance(dim, str) else dim for dim in table.shape
-        )
-    if isinstance(table, InputTable) and isinstance(table.fill, FillTable):
-        files = {"file": table.fill.file, "image": table.fill.image}
-        numbered = {key: insert_number(text) for key, text in files.items() if text}
-        changes["fill"] = table.fill.model_copy(update=numbered)
-    return table.model_copy(update=changes)
+    keys = (key for key in REPEATED if model.has_valid(key))
+    tables = (table for key in keys for table in getattr(model.settings, key))
+    if not any(each.repeat or PLACEHOLDER.search(getattr(each, "at", "") or "") for each in tables):
+        return model
+    expanded: EffectiveSettings = import_plugin("repeat").expand_repeats(model)
+    return expanded
 
 
 #: Python's own containers; user code creates all others.
 _BUILT_IN = ("list", "tuple", "dict")
-_MISSING = "needs the key 'name'"
 
 
 def resolve_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
@@ -279,18 +205,8 @@ def complete_input_names(model: EffectiveSettings) -> EffectiveSettings:
     """Return the model with a name for each input; report inputs that can have none."""
     if not model.has_valid("inputs") or all(table.name for table in model.settings.inputs):
         return model
-    tables = list(model.settings.inputs)
-    for index, path in enumerate(list_call_paths(model)):
-        if tables[index].name:
-            continue
-        try:
-            name = _find_name(model, path)
-        except UnreadableForward as error:
-            model.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
-            name = f"inputs[{index}]"
-        tables[index] = tables[index].model_copy(update={"name": name})
-    settings = model.settings.model_copy(update={"inputs": tuple(tables)})
-    return replace(model, settings=settings)
+    completed: EffectiveSettings = import_plugin("forward").complete_input_names(model)
+    return completed
 
 
 def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
@@ -309,26 +225,6 @@ def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
             model.add_problem(path, message)
         containers.append(Container(at=table.at, type=kind))
     return tuple(containers)
-
-
-def _find_name(model: EffectiveSettings, path: str) -> str:
-    if not path:
-        raise UnreadableForward("the function of `inputs_from` creates the call")
-    root, (step, *inner) = parse_call_path(path)
-    if inner:
-        raise UnreadableForward(f"{quote(path)} is inside a container")
-    if root == "kwargs":
-        return str(step)
-    if not model.has_valid("source"):
-        raise UnreadableForward("the source is not valid")
-    forward, position = model.read_forward(model.settings.source), int(step)
-    names = forward.positional
-    if position < len(names):
-        return names[position]
-    if forward.variadic:
-        raise UnreadableForward(f"`forward` takes this position in *{forward.variadic}")
-    available = f"only {join_words(names)}" if names else "no position"
-    raise UnreadableForward(f"`forward` has {available}, so position {position} has no parameter")
 
 
 def _list_paths(model: EffectiveSettings, key: str) -> list[str]:

@@ -8,14 +8,12 @@ applies the names of the weights after it has built the model.
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Mapping
 
+from exporter.core import import_plugin
 from exporter.core.frozen_model import Plain
-from exporter.manifest.resolved.keys import CustomOp, Metric
+from exporter.manifest.resolved.keys import CustomOp, Generate, Metric
 from exporter.manifest.resolved.model import (
-    OPSET_PLACEHOLDER,
     FilePass,
     ModelSpec,
     ParameterNames,
@@ -166,7 +164,7 @@ def _check_options(
     """Report options that the exporters of these opsets do not have."""
     exporters = {
         opset: exporter
-        for opset, exporter in _map_exporters(model).items()
+        for opset, exporter in map_exporters(model).items()
         if opsets is None or opset in opsets
     }
     used = set(exporters.values())
@@ -205,7 +203,7 @@ def list_exporters(settings: Settings) -> frozenset[ExporterName]:
     )
 
 
-def _map_exporters(model: EffectiveSettings) -> dict[int, ExporterName]:
+def map_exporters(model: EffectiveSettings) -> dict[int, ExporterName]:
     """Return the exporter of each opset, with the overrides of the entry."""
     return {
         opset: choose_exporter(each.settings.exporter, each.settings.capture, opset)
@@ -214,12 +212,6 @@ def _map_exporters(model: EffectiveSettings) -> dict[int, ExporterName]:
     }
 
 
-_ARTIFACT = ("artifact",)
-#: Options that describe the file; the others control an export.
-_FILE_OPTIONS = frozenset(
-    {"custom_opsets", "export_params", "external_data", "keep_initializers_as_inputs"}
-)
-_NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove it"
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 
 
@@ -291,94 +283,19 @@ def resolve_metric(model: EffectiveSettings) -> Metric | None:
     return table.model_copy(update={"call": call})
 
 
-def check_saved_source(model: EffectiveSettings) -> None:
-    """Report keys and exporters that do not apply to a saved model."""
-    settings = model.settings
-    if not model.has_valid("source"):
-        return
-    subject = "a saved TorchScript module"
-    exporter: ExporterName = "torchscript"
-    if settings.source.endswith(".pt2"):
-        subject, exporter = "a saved program", "dynamo"
-        if ("weights",) in model.origins:
-            model.add_problem(("weights",), f"{subject} contains its own weights; remove this key")
-        if settings.mode == "train":
-            message = f"{subject} has the mode of its capture; remove this key"
-            model.add_problem(("mode",), message)
-        if settings.precision is not None:
-            message = f"{subject} has the precision of its capture; remove this key"
-            model.add_problem(("precision",), message)
-    elif not settings.source.endswith(".pt"):
-        return
-    if settings.init:
-        model.add_problem(("init",), f"{subject} takes no init arguments; remove this key")
-    message = f"only {EXPORTER_TITLES[exporter]} can export {subject}"
-    for variant in split_variants(model):
-        settings = variant.settings
-        key = "exporter" if settings.exporter != "auto" else "capture"
-        if list_exporters(settings) == {exporter}:
-            if settings.capture in ("strict", "draft"):
-                path = variant.find_path("capture") or ("capture",)
-                model.add_problem(path, f"{subject} is already captured; remove this key")
-        elif settings.exporter != "auto" or settings.capture is not None:
-            model.add_problem(variant.find_path(key) or (key,), message)
-        else:
-            is_old = exporter == "torchscript"
-            others = [opset for opset in settings.opsets if (opset >= FIRST_DYNAMO_OPSET) is is_old]
-            fix = f"but 'auto' selects the other exporter for {format_opsets(others)}; use "
-            fix += f"exporter = '{exporter}', or remove them"
-            model.add_problem(("opsets",), f"{message}, {fix}")
-
-
 def resolve_artifact(model: EffectiveSettings) -> str:
     """Return the path relative to the model's manifest, with the placeholder.
 
     If there is none, check that an exporter can write the files.
     """
-    settings = model.settings
-    text = settings.artifact
-    if not text:
-        check_exporter(model)
-        check_sequences(model)
-        check_saved_source(model)
-        return ""
-    for path in _list_export_keys(model):
-        model.add_problem(path, _NOT_EXPORTED)
-    if not text.endswith(".onnx"):
-        model.add_problem(_ARTIFACT, f"expected a file with the suffix .onnx, got {quote(text)}")
-        return text
-    if not model.has_valid("opsets"):
-        return text
-    if len(settings.opsets) > 1 and OPSET_PLACEHOLDER not in text:
-        example = f"{text.removesuffix('.onnx')}-{OPSET_PLACEHOLDER}.onnx"
-        message = f"each of the opsets {format_opsets(settings.opsets)} needs a file of its own"
-        model.add_problem(
-            _ARTIFACT, f"{message}; write {OPSET_PLACEHOLDER} in the path: {quote(example)}"
-        )
-        return text
-    for opset in settings.opsets:
-        model.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
-    return model.relate(_ARTIFACT, text)
-
-
-def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
-    """Yield the entry's own keys that control an export; inherited ones are ignored."""
-    for key in ("exporter", "capture"):
-        if model.origins.get((key,)) is model.entry:
-            yield (key,)
-    if model.has_valid("options"):
-        for key in model.settings.options.list_explicit():
-            if key not in _FILE_OPTIONS and model.find_layer(("options", key)) is model.entry:
-                yield ("options", key)
-    if not model.has_valid("overrides") or model.find_layer(("overrides",)) is not model.entry:
-        return
-    for index, table in enumerate(model.settings.overrides):
-        for key in ("exporter", "capture"):
-            if key in table.model_fields_set:
-                yield ("overrides", index, key)
-        for key in table.options.list_explicit():
-            if key not in _FILE_OPTIONS:
-                yield ("overrides", index, "options", key)
+    if model.settings.artifact:
+        path: str = import_plugin("artifact").resolve_artifact(model)
+        return path
+    check_exporter(model)
+    check_sequences(model)
+    if model.settings.source.endswith(SAVED_MODELS):
+        import_plugin("saved_source").check_saved_source(model)
+    return ""
 
 
 def resolve_depends(model: EffectiveSettings) -> tuple[str, ...]:
@@ -402,110 +319,17 @@ def resolve_depends(model: EffectiveSettings) -> tuple[str, ...]:
     return tuple(files)
 
 
-_ExportKey = Literal["symbolic", "onnxscript", "translation"]
-_EXPORTERS: dict[_ExportKey, ExporterName] = {
-    "symbolic": "torchscript",
-    "onnxscript": "torchscript",
-    "translation": "dynamo",
-}
-_KEYS: dict[ExporterName, str] = {
-    "torchscript": "symbolic or onnxscript",
-    "dynamo": "translation",
-}
-#: The form that `torch.onnx.register_custom_op_symbolic` accepts.
-_TORCHSCRIPT = re.compile(r"[A-Za-z0-9_-]+::[A-Za-z_-][A-Za-z0-9_-]*", re.ASCII)
-_DYNAMO = re.compile(r"([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re.ASCII)
-_ONNX = re.compile(r"[A-Za-z_][\w.-]*::[A-Za-z_]\w*", re.ASCII)
-_FORM: dict[ExporterName, str] = {
-    "torchscript": '"namespace::operator"',
-    "dynamo": '"namespace.operator.overload"',
-}
-
-
 def resolve_custom_ops(model: EffectiveSettings) -> tuple[CustomOp, ...]:
     """Return the operators in the order of the manifest."""
-    operators = []
-    seen: set[tuple[str, ExporterName, int]] = set()
-    for index, table in enumerate(model.settings.custom_ops):
-        path: KeyPath = ("custom_ops", index)
-        key = next((key for key in _EXPORTERS if getattr(table, key)), None)
-        if key is None:
-            if not _ONNX.fullmatch(table.name):
-                message = "an entry with only kernels needs an operator of the file: "
-                message += f'expected "domain::Operator", got {quote(table.name)}'
-                model.add_problem((*path, "name"), message)
-        else:
-            _check_name(model, path, table.name, _EXPORTERS[key])
-            _check_use(model, path, table, key)
-            identity = (table.name, _EXPORTERS[key], table.opset)
-            if identity in seen:
-                message = f"{quote(table.name)} already has an entry from opset {table.opset}"
-                model.add_problem((*path, "name"), message)
-            seen.add(identity)
-        references = {
-            key: model.check_source((*path, key), text)
-            for key in (*_EXPORTERS, "reference")
-            if (text := getattr(table, key))
-        }
-        if library := table.ort_library:
-            references["ort_library"] = _resolve_library(model, (*path, "ort_library"), library)
-        operators.append(table.model_copy(update=references))
-    return tuple(operators)
+    if not model.settings.custom_ops:
+        return ()
+    resolved: tuple[CustomOp, ...] = import_plugin("custom_op_rules").resolve_custom_ops(model)
+    return resolved
 
 
-def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: ExporterName) -> None:
-    dynamo_name = _DYNAMO.fullmatch(name)
-    suggestion = ""
-    if exporter == "torchscript":
-        if _TORCHSCRIPT.fullmatch(name):
-            if name.startswith("onnx::"):
-                model.add_problem((*path, "name"), "ONNX's own operators cannot be replaced")
-            return
-        if dynamo_name:
-            suggestion = f"{dynamo_name[1]}::{dynamo_name[2]}"
-    else:
-        if dynamo_name and dynamo_name[3]:
-            return
-        if dynamo_name:
-            suggestion = f"{dynamo_name[1]}.{dynamo_name[2]}.default"
-        elif _TORCHSCRIPT.fullmatch(name):
-            suggestion = f"{name.replace('::', '.')}.default"
-    hint = f"; did you mean {quote(suggestion)}?" if suggestion else ""
-    form = f"{EXPORTER_TITLES[exporter]}'s form {_FORM[exporter]}"
-    model.add_problem((*path, "name"), f"expected {form}, got {quote(name)}{hint}")
-
-
-def _check_use(model: EffectiveSettings, path: KeyPath, table: CustomOp, key: _ExportKey) -> None:
-    """Report the entry if its exporter writes no opset of the model that it applies to."""
-    expected = _EXPORTERS[key]
-    exporters = _map_exporters(model)
-    opsets = [opset for opset, exporter in exporters.items() if exporter == expected]
-    title = EXPORTER_TITLES[expected]
-    if not exporters:
-        return
-    if not opsets:
-        actual = next(iter(exporters.values()))
-        message = f"'{key}' is for {title}, but {EXPORTER_TITLES[actual]} exports all opsets of "
-        model.add_problem((*path, key), f"{message}this model; use {_KEYS[actual]}")
-    elif table.opset > max(opsets):
-        noun = "opsets" if len(opsets) > 1 else "opset"
-        message = f"is never used: {title} exports {noun} {format_opsets(opsets)} of this model"
-        model.add_problem((*path, "opset"), message)
-
-
-def _resolve_library(model: EffectiveSettings, path: KeyPath, text: str) -> str:
-    """Return the library, or the function that returns its path, relative to the manifest."""
-    if ":" in text:
-        return model.check_source(path, text)
-    if text.startswith(("/", "~")) or "\\" in text:
-        form = "a path relative to the manifest, with forward slashes, or a function that returns"
-        model.add_problem(path, f"expected {form} one, got {quote(text)}")
-        return text
-    folder = model.find_layer(path).folder
-    name = posixpath.normpath(posixpath.join(folder, text))
-    file, root = model.context.root / name, model.context.root.resolve()
-    if name.startswith("../") or not file.resolve().is_relative_to(root):
-        model.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
-    elif not file.is_file():
-        model.add_problem(path, f"the file {quote(name)} does not exist; build the library first")
-    return model.relate(path, text)
+def resolve_generate(model: EffectiveSettings) -> Generate | None:
+    """Return the key of a model that generates, and report keys that do not apply to it."""
+    if not model.settings.generate and model.settings.exporter != "transformers":
+        return None
+    generate: Generate | None = import_plugin("generation_rules").resolve_generate(model)
+    return generate

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from exporter.core.errors import Problem, suggest_nearest
-from exporter.manifest.resolved.keys import DECODER, ENCODER
 from exporter.manifest.resolved.model import Bound
 from exporter.manifest.rules.layers import Layer
 from exporter.manifest.schema.entry import Document, Settings
@@ -183,19 +182,6 @@ def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
             if key[0] == "models" and len(key) == 2
         },
     )
-
-
-def validate_interface(file: TomlFile, report: ProblemCollector) -> ManifestFile:
-    """Return the interface of a model that generates as the defaults of a file without entries."""
-    part = next((n for n in (DECODER, ENCODER) if isinstance(file.table.get(n), dict)), "")
-    if not part:
-        message = "needs the table [decoder] or [encoder]; run `exporter add` again"
-        report.add(file.build_problem((), message))
-        part, file = DECODER, replace(file, table={DECODER: {}})
-    table, removed = validate(Settings, file, (part,), report)
-    broken = {str(key[0]): problems for key, problems in removed.items()}
-    layer = Layer(file=file, path=(part,), table=table, broken=broken)
-    return ManifestFile(file=file, defaults=layer, entries={}, unreadable={})
 
 
 def validate(

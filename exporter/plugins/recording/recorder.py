@@ -19,7 +19,8 @@ from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.text import format_requirement
 from exporter.manifest import ModelSpec, Project
 from exporter.manifest.loader import load_layers, make_empty_spec
-from exporter.manifest.syntax.python_source import UnreadableForward, find_class, find_module_file
+from exporter.manifest.syntax.python_source import find_module_file
+from exporter.plugins.python_code import UnreadableForward, find_class
 from exporter.plugins.recording.entry import (
     choose_id,
     format_entry,

@@ -1,20 +1,55 @@
-"""Models that generate: the key `generate`, and the loop of the file."""
+"""Models that generate: the key `generate`, its interface, and the loop of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from exporter.core.errors import suggest_name
-from exporter.manifest.resolved.keys import ENCODER, Generate, Rollout
+from exporter.manifest.resolved.keys import DECODER, ENCODER, Generate, Rollout
 from exporter.manifest.rules.fills import format_dims
-from exporter.manifest.rules.layers import EffectiveSettings
+from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
+from exporter.manifest.rules.validation import INTERFACE, ManifestFile, validate
+from exporter.manifest.schema.entry import Settings
 from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
+from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Keys that the exporter of transformers does not have, and its options.
 _OTHER_KEYS = ("capture", "constants", "containers", "custom_ops", "parameters", "rollout")
 _OPTIONS = frozenset({"optimize", "external_data"})
+
+
+def validate_interface(file: TomlFile, report: ProblemCollector) -> ManifestFile:
+    """Return the interface of a model that generates as the defaults of a file without entries."""
+    part = next((n for n in (DECODER, ENCODER) if isinstance(file.table.get(n), dict)), "")
+    if not part:
+        message = "needs the table [decoder] or [encoder]; run `exporter add` again"
+        report.add(file.build_problem((), message))
+        part, file = DECODER, replace(file, table={DECODER: {}})
+    table, removed = validate(Settings, file, (part,), report)
+    broken = {str(key[0]): problems for key, problems in removed.items()}
+    layer = Layer(file=file, path=(part,), table=table, broken=broken)
+    return ManifestFile(file=file, defaults=layer, entries={}, unreadable={})
+
+
+def add_interfaces(
+    layers: Sequence[Layer], interfaces: Mapping[str, Layer], report: ProblemCollector
+) -> Iterator[Layer]:
+    """Yield the layers of an entry, with its interface below the one that sets `generate`."""
+    for layer in layers:
+        if layer.table.generate:
+            name = layer.file.name.rpartition("/")[0] + f"/{layer.path[-1]}{INTERFACE}"
+            part, interface = layer.table.generate.part, interfaces.get(name)
+            if interface is None or interface.path != (part,):
+                needed = f"{name} with the table [{part}]"
+                message = f"needs {needed}; run `exporter add {layer.table.source}`"
+                report.add(layer.file.build_problem((*layer.path, "generate"), message))
+                table = Settings.model_construct(set())
+                interface = replace(layer, table=table, broken={"inputs": (), "outputs": ()})
+            yield interface
+        yield layer
 
 
 def resolve_generate(model: EffectiveSettings) -> Generate | None:

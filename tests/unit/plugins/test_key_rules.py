@@ -1,0 +1,137 @@
+"""The rules of keys that most entries do not have: a plugin has them for each level of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import exporter.core
+from exporter.core.errors import ExporterError
+from exporter.manifest import load_project
+from tests.unit.manifest.projects import make_project
+
+KEYS = {
+    "source": '"net.py:Net"',
+    "inputs": '[{ name = "x", shape = ["batch", 3] }]',
+    "outputs": '[{ name = "y", shape = ["batch", 3] }]',
+    "opsets": "18",
+}
+#: Plugin, lines with a key that needs it, and the problem that only the plugin reports.
+ROWS = [
+    ("forward", 'inputs = [{ shape = ["b", 3], at = "args[1]" }]', "position 1 has no parameter"),
+    ("derived_axes", "axes = { batch = { sum = [3, 4] } }", "at least one axis"),
+    ("derived_axes", "axes = { batch = { stride = 2 } }", "needs `of`"),
+    ("cases", 'cases = [{ name = "same" }]', "has the inputs of the model"),
+    (
+        "compare",
+        'outputs = [{ name = "y", shape = [3], dtype = "int64", compare = { cosine = 0.9 } }]',
+        "does not suit int64",
+    ),
+    (
+        "compare",
+        'outputs = [{ name = "y", shape = ["batch"], masked_by = "z" }]',
+        "no input has this name",
+    ),
+    (
+        "repeat",
+        'inputs = [{ name = "x", shape = ["batch"], repeat = { i = 2 } }]',
+        "is the same for every copy",
+    ),
+    (
+        "repeat",
+        'inputs = [{ name = "x", shape = ["batch"], at = "args[{i}]" }]',
+        "needs `repeat = { i = COUNT }`",
+    ),
+    (
+        "custom_op_rules",
+        'custom_ops = [{ name = "a.b", reference = "net.py:Net" }]',
+        "an entry with only kernels",
+    ),
+    ("artifact", 'artifact = "net.bin"', "expected a file with the suffix .onnx"),
+    ("saved_source", 'source = "net.pt2"\nmode = "train"', "has the mode of its capture"),
+    ("saved_source", 'source = "net.pt"\ninit = { depth = 3 }', "takes no init arguments"),
+    ("generation_rules", "generate = { steps = 4 }", 'is for exporter = "transformers"'),
+    ("generation_rules", 'exporter = "transformers"', "needs the key `generate`"),
+    ("generation_rules", "tokens = 0.5", "no loop selects tokens"),
+    ("generation_rules", 'rollout = { steps = 4, feeds = { z = "x" } }', "no output has the name"),
+]
+LEVELS = ("entry", "parent", "file", "project")
+
+
+def load(root: Path, lines: str, level: str) -> str:
+    """Return the problems of an entry that gets the lines from one level of settings."""
+    keys = {line.partition(" =")[0] for line in lines.split("\n")}
+    entry = "\n".join(f"{key} = {value}" for key, value in KEYS.items() if key not in keys)
+    texts = {each: lines if each == level else "" for each in LEVELS}
+    entries = f"[models.net]\n{entry}\n{texts['entry']}\n"
+    if level == "parent":
+        entries = f'[models.base]\n{entry}\n{lines}\n[models.net]\nextends = "base"\n'
+    files = {
+        "pyproject.toml": f"[tool.exporter.defaults]\n{texts['project']}\n",
+        "manifests/net.toml": f"format = 1\n[defaults]\n{texts['file']}\n{entries}",
+        "manifests/net.py": "class Net:\n    def forward(self, x): ...\n",
+        "manifests/net.interface.toml": "[decoder]\n",
+        "manifests/net.pt2": "",
+        "manifests/net.pt": "",
+        "net.pt2": "",
+        "net.pt": "",
+        "net.py": "class Net: ...\n",
+    }
+    with pytest.raises(ExporterError) as raised:
+        load_project(make_project(root, files))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("plugin", "lines", "problem"), ROWS)
+def test_the_rules_of_a_key_run_at_each_level(
+    plugin: str, lines: str, problem: str, level: str, tmp_path: Path
+) -> None:
+    assert problem in load(tmp_path, lines, level), plugin
+
+
+@pytest.mark.parametrize(("plugin", "lines", "problem"), ROWS)
+def test_a_missing_plugin_is_an_error(
+    plugin: str,
+    lines: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
+    with pytest.raises(ModuleNotFoundError, match=r"exporter\.plugins\.missing"):
+        load(tmp_path, lines, "entry")
+
+
+DEVICE_TABLES = [
+    ('[tool.exporter.devices.gpu]\nruntime = "onnxruntime"', "needs `providers`"),
+    ('[tool.exporter.environments."A b"]\nrequirements = ["numpy"]', "expected a name of a-z"),
+    ('[tool.exporter.toolchains.current]\nrequirements = ["torch"]', "the project's own packages"),
+]
+
+
+@pytest.mark.parametrize(("table", "problem"), DEVICE_TABLES)
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_table_of_devices_needs_its_plugin(
+    table: str, problem: str, is_missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_project(tmp_path, {"pyproject.toml": table, "manifests/net.toml": "format = 1\n"})
+    if is_missing:
+        monkeypatch.setitem(exporter.core._PLUGINS, "devices", "missing")
+    error = ModuleNotFoundError if is_missing else ExporterError
+    with pytest.raises(error, match="missing" if is_missing else problem):
+        load_project(root)
+
+
+def test_a_plain_entry_imports_no_rule_of_another_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for plugin in {"devices", *(plugin for plugin, _, _ in ROWS)}:
+        monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
+    text = "\n".join(f"{key} = {value}" for key, value in KEYS.items())
+    files = {
+        "manifests/net.toml": f"format = 1\n[models.net]\n{text}\n",
+        "manifests/net.py": "class Net: ...\n",
+    }
+    assert load_project(make_project(tmp_path, files)).models[0].problems == ()
