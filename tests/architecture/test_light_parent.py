@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import RunRecord
+from tests.integration.project import format_entry, write_project
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch")
@@ -41,31 +42,10 @@ def run_blocked(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Create a project with its own model and one of a package that is not installed."""
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests" / "tiny.toml").write_text(
-        """
-format = 1
-
-[models.tiny]
-source = "tiny.py:Tiny"
-inputs = [{ name = "x", shape = ["batch", 2] }]
-outputs = [{ name = "y", shape = ["batch", 2] }]
-opsets = 18
-
-[models.lstm]
-source = "torch.nn:LSTM"
-init = { input_size = 3, hidden_size = 4 }
-inputs = [{ name = "x", shape = ["length", 3] }]
-outputs = [
-  { name = "y", shape = ["length", 4] },
-  { name = "h", shape = [1, 4] },
-  { name = "c", shape = [1, 4] },
-]
-opsets = 18
-"""
-    )
-    (tmp_path / "manifests" / "tiny.py").write_text("class Tiny: ...\n")
+    tiny = format_entry("tiny", "tiny.py:Tiny", opsets=18)
+    lstm = format_entry("lstm", "torch.nn:LSTM", opsets=18)
+    files = {"tiny.py": "class Tiny: ...\n", "tiny.toml": f"format = 1\n{tiny}{lstm}"}
+    write_project(tmp_path, files)
     (tmp_path / "build").mkdir()
     empty = RunRecord(tools={}, records=())
     (tmp_path / "build" / "results.json").write_text(empty.to_json())

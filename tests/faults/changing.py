@@ -251,17 +251,3 @@ CHANGES = tuple(
 MOMENTS = ("load", "call", "export", "any", "any_once")
 #: All pairs of a change and a moment.
 PAIRS = tuple(product(CHANGES, MOMENTS))
-ENTRY = """
-[models.{id}]
-source = "models.py:Changing"
-init = {{ change = "{change}", moment = "{moment}" }}
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 4] }}]
-opsets = {opsets}
-"""
-
-
-def format_entry(pair: tuple[str, str], opsets: tuple[int, ...]) -> str:
-    """Return the entry of one model."""
-    change, moment = pair
-    return ENTRY.format(id=f"{change}-{moment}", change=change, moment=moment, opsets=list(opsets))

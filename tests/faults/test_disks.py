@@ -24,7 +24,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.disks import read_only, small_disk
-from tests.integration.project import make_project, run_exporter, write_project
+from tests.integration.project import format_entry, make_project, run_exporter, write_project
 from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -71,13 +71,7 @@ class Big(nn.Module):
     def forward(self, x):
         return self.down(self.up(x))
 """
-MANIFEST = """format = 1
-[models.big]
-source = "models.py:Big"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-opsets = 17
-"""
+MANIFEST = f"format = 1\n{format_entry('big', 'models.py:Big')}"
 
 
 def test_a_file_for_a_full_disk_is_built_after_space_was_freed(tmp_path: Path) -> None:

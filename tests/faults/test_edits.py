@@ -33,6 +33,7 @@ from exporter.program import run_plan
 from exporter.records.record import read_run
 from tests.faults import campaign, corruption
 from tests.faults.lasting_server import LastingStarter, timeless
+from tests.integration.project import format_entry
 from tests.unit.pipeline.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -80,14 +81,6 @@ def factor(x):
     for number in numbers:
         x = x * number
     return x * {helper}
-"""
-ENTRY = """
-[models.{id}]
-source = "models.py:Net"
-{lines}
-inputs = [{{ name = "x", shape = [{axis}, 4] }}]
-outputs = [{{ name = "y", shape = [{axis}, 3] }}]
-opsets = {opsets}
 """
 #: The values of each edit. A project starts with the first ones.
 EDITS: dict[str, tuple[Any, ...]] = {
@@ -162,8 +155,9 @@ class Project:
     def lay_out(self) -> None:
         state, folder = self.state, self.root / "manifests"
         lines = f'weights = "net.pt"\n{state["tolerance"]}\n{state["description"]}'
-        edited = ENTRY.format(id="a", lines=lines, axis=state["axis"], opsets=state["opsets"])
-        other = ENTRY.format(id="b", lines="", axis='"batch"', opsets=[17])
+        shapes = {name: f"{state['axis']}, {size}" for name, size in (("x", 4), ("y", 3))}
+        edited = format_entry("a", "models.py:Net", lines, opsets=state["opsets"], **shapes)
+        other = format_entry("b", "models.py:Net")
         texts = {
             "net.toml": f"format = 1\n{edited}{other}",
             "models.py": MODELS.format(**state),

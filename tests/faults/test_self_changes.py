@@ -28,10 +28,10 @@ from exporter.processes import ForkServerStarter, fork_server_client, make_worke
 from exporter.program import run_plan
 from exporter.records.record import read_run
 from tests.faults import campaign
-from tests.faults.changing import MODELS, PAIRS, format_entry
+from tests.faults.changing import MODELS, PAIRS
 from tests.faults.lasting_server import LastingStarter, timeless
 from tests.integration.program_server import describe_workers, make_subprocess
-from tests.integration.project import write_project
+from tests.integration.project import format_entry, write_project
 from tests.unit.pipeline.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -70,9 +70,12 @@ class Project:
 
     def __init__(self, root: Path, pairs: Sequence[tuple[str, str]]) -> None:
         self.root = root
-        write_project(root, {"models.py": MODELS})
-        entries = "".join(format_entry(pair, OPSETS) for pair in pairs)
-        (root / "manifests/net.toml").write_text(f"format = 1\n{entries}")
+        text = "format = 1\n"
+        for change, moment in pairs:
+            init = f'init = {{ change = "{change}", moment = "{moment}" }}'
+            names = f"{change}-{moment}", "models.py:Changing", init
+            text += format_entry(*names, opsets=[*OPSETS], y='"batch", 4')
+        write_project(root, {"models.py": MODELS, "net.toml": text})
 
     def export(self, variant: Variant, starter: ForkServerStarter) -> dict[str, Content]:
         """Export all cells in the way of the variant, each selection into a new build folder."""

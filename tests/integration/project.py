@@ -79,14 +79,24 @@ class Raises(Good):
         raise RuntimeError("no \\x1b[31mway")
 """
 
-ENTRY = """
+
+def format_entry(
+    id: str,
+    source: str = "models.py:Good",
+    *lines: str,
+    opsets: object = 17,
+    x: str = '"batch", 4',
+    y: str = '"batch", 3',
+) -> str:
+    """Return an entry with the shapes of an input `x` and an output `y`, and with more lines."""
+    own = "".join(f"{line}\n" for line in lines)
+    return f"""
 [models.{id}]
-source = "models.py:{source}"
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 3] }}]
+source = "{source}"
+inputs = [{{ name = "x", shape = [{x}] }}]
+outputs = [{{ name = "y", shape = [{y}] }}]
 opsets = {opsets}
-timeout = "{timeout}"
-"""
+{own}"""
 
 
 def make_project(
@@ -106,12 +116,10 @@ def make_project(
         opsets: The opsets of each model.
         sources: The class of each model.
     """
-    entries = [
-        ENTRY.format(
-            id=id, source=source, opsets=opsets, timeout="10s" if source == "Sleeps" else "5m"
-        )
-        for id, source in sources.items()
-    ]
+    entries = []
+    for id, source in sources.items():
+        timeout = f'timeout = "{"10s" if source == "Sleeps" else "5m"}"'
+        entries.append(format_entry(id, f"models.py:{source}", timeout, opsets=opsets))
     manifest = "format = 1\n" + "".join(entries)
     return write_project(root, {"models.py": MODELS + more_models, "tiny.toml": manifest}, settings)
 

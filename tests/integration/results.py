@@ -10,17 +10,11 @@ from exporter.manifest import load_project
 from exporter.pipeline.decisions import FingerprintCache
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, RunRecord, Source, Status
-from tests.integration.project import write_project
+from tests.integration.project import format_entry, write_project
 from tests.unit.factory import make_record
 
 TOOLS = {"torch": "2.13.0"}
-MANIFEST = """format = 1
-[models.net]
-source = "net.py:Net"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-opsets = [17, 18]
-"""
+MANIFEST = f"format = 1{format_entry('net', 'net.py:Net', opsets='[17, 18]')}"
 
 
 def make_green_project(root: Path) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from tests.integration.project import run_exporter, run_git, write_project
+from tests.integration.project import format_entry, run_exporter, run_git, write_project
 from tests.integration.results import write_results
 from tests.script_runner import run_script
 
@@ -44,23 +44,12 @@ class Stuck(Scorer):
 BROKEN = """    def forward(self, x):
         return self.linear(x * float(x.detach().abs().max()))
 """
-INPUTS_AND_OUTPUTS = """inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-"""
-MANIFEST = f"""format = 1
-
-[models.scorer]
-source = "nets.py:Scorer"
-opsets = [17]
-{INPUTS_AND_OUTPUTS}
-[models.baked]
-source = "nets.py:Baked"
-opsets = [17]
-{INPUTS_AND_OUTPUTS}
-[models.stuck]
-source = "nets.py:Stuck"
-opsets = [13]
-{INPUTS_AND_OUTPUTS}"""
+ENTRIES = (
+    format_entry("scorer", "nets.py:Scorer"),
+    format_entry("baked", "nets.py:Baked"),
+    format_entry("stuck", "nets.py:Stuck", opsets=13),
+)
+MANIFEST = f"format = 1\n{''.join(ENTRIES)}"
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +67,7 @@ def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_git(root, "checkout", "-qb", "topic")
     broken = MODELS.replace("self.linear(x).relu()", "self.linear(x[:3]).relu()")
     models.write_text(broken.replace("    pass\n", BROKEN))
-    stuck = 'source = "nets.py:Stuck"\nopsets = [13]\n'
-    manifest.write_text(MANIFEST.replace(stuck, f'{stuck}exporter = "dynamo"\n'))
+    manifest.write_text(f'{MANIFEST}exporter = "dynamo"\n')
     run_git(root, "commit", "-qam", "broken")
     assert run_exporter(root, "export").returncode == 1
     return root

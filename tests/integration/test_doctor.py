@@ -12,7 +12,15 @@ import pytest
 from exporter.environments import STAMP, find_interpreter
 from exporter.manifest import load_settings
 from exporter.records.record import Status
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter, write_project
+from tests.integration.project import (
+    MODELS,
+    ROOT,
+    format_entry,
+    make_project,
+    read_cells,
+    run_exporter,
+    write_project,
+)
 
 DEVICES = """
 [tool.exporter]
@@ -91,19 +99,7 @@ runtime = "onnxruntime"
 providers = ["CPUExecutionProvider"]
 environment = "bad"
 """
-MODEL = (
-    "import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return -x\n"
-)
-MANIFEST = """
-format = 1
-
-[models.net]
-source = "net.py:Net"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 4] }]
-opsets = 17
-devices = ["cpu", "own", "bad"]
-"""
+ENTRY = format_entry("net", "models.py:Good", 'devices = ["cpu", "own", "bad"]')
 
 
 def install(root: Path, version: str) -> None:
@@ -119,7 +115,7 @@ def install(root: Path, version: str) -> None:
 
 
 def test_an_export_uses_the_environments_of_its_devices(tmp_path: Path) -> None:
-    write_project(tmp_path, {"net.py": MODEL, "net.toml": MANIFEST}, SETTINGS)
+    write_project(tmp_path, {"models.py": MODELS, "net.toml": f"format = 1\n{ENTRY}"}, SETTINGS)
     install(tmp_path, "0.0.1")
     run_exporter(tmp_path, "export", "--jobs", "1", code=0)
     records = read_cells(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.lasting_server import timeless
-from tests.integration.project import read_cells, run_exporter, write_project
+from tests.integration.project import format_entry, read_cells, run_exporter, write_project
 
 MODELS = '''
 import torch
@@ -114,14 +114,6 @@ import torch
 def scripted(x):
     return x * 2.0
 """
-ENTRY = """
-[models.{id}]
-source = "models.py:{type}"
-inputs = [{{ name = "x", shape = [2, 4] }}]
-outputs = [{{ name = "y", shape = [2, 4] }}]
-opsets = [{opset}]
-{more}
-"""
 CELLS = {
     "plain": ("Plain", 18, ""),
     "traced": ("Traced", 17, ""),
@@ -139,7 +131,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project after its first export."""
     root = tmp_path_factory.mktemp("executed") / "project"
     entries = "".join(
-        ENTRY.format(id=name, type=type_, opset=opset, more=more)
+        format_entry(name, f"models.py:{type_}", more, opsets=opset, x="2, 4", y="2, 4")
         for name, (type_, opset, more) in CELLS.items()
     )
     write_project(root, {"all.toml": f"format = 1\n{entries}"})

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.processes.fork_server_client import WorkerCommand, WorkerProcess
-from tests.integration.project import ROOT, run_exporter, run_python, write_project
+from tests.integration.project import ROOT, format_entry, run_exporter, run_python, write_project
 from tests.integration.test_local_engine import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -230,13 +230,7 @@ def test_sleep_ends_with_a_worker(tmp_path: Path) -> None:
         starter.close()
 
 
-ENTRY = """format = 1
-[models.net]
-source = "net.py:Net"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 4] }]
-opsets = [18]
-"""
+ENTRY = f"format = 1\n{format_entry('net', 'net.py:Net', opsets=18)}"
 
 
 @pytest.mark.parametrize(

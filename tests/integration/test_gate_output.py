@@ -8,23 +8,16 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Status
-from tests.integration.project import run_exporter, write_project
+from tests.integration.project import format_entry, run_exporter, write_project
 from tests.integration.results import write_results
 
 #: In names, because messages that differ only in digits are one finding.
 LETTERS = str.maketrans("0123456789", "abcdefghij")
-ENTRY = """
-[models.{id}]
-source = "net.py:Net"
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 3] }}]
-opsets = [17, 18]
-"""
 
 
 def write_entries(root: Path, count: int) -> None:
     ids = (f"net{index}".translate(LETTERS) for index in range(count))
-    entries = "".join(ENTRY.format(id=id) for id in ids)
+    entries = "".join(format_entry(id, "net.py:Net", opsets="[17, 18]") for id in ids)
     (root / "manifests/net.toml").write_text(f"format = 1\n{entries}")
 
 

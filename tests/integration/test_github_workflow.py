@@ -21,7 +21,7 @@ import yaml
 
 from exporter.cli import entry_point
 from tests.integration.program_server import describe_servers
-from tests.integration.project import MODELS, ROOT, run_exporter, run_git
+from tests.integration.project import MODELS, ROOT, format_entry, run_exporter, run_git
 
 WORKFLOWS = ROOT / ".github/workflows"
 NOX = ROOT / ".ci/nox.txt"
@@ -35,13 +35,6 @@ for name in ("export", "merge", "gate", "report"):
         session.run(*program, name, *session.posargs, external=True)
 
     nox.session(name=name, venv_backend="none")(session)
-"""
-ENTRY = """
-[models.{id}]
-source = "{id}.py:Good"
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 3] }}]
-opsets = [17]
 """
 MODEL_IDS = ("one", "two", "three")
 #: Prints the number of the comment for the list of all comments, if there is one.
@@ -228,7 +221,7 @@ def runner(tmp_path: Path) -> Runner:
     (repository / "manifests").mkdir(parents=True)
     for id in MODEL_IDS:
         (repository / f"manifests/{id}.py").write_text(MODELS)
-    entries = (ENTRY.format(id=id) for id in MODEL_IDS)
+    entries = (format_entry(id, f"{id}.py:Good") for id in MODEL_IDS)
     (repository / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
     (repository / "pyproject.toml").write_text("[tool.exporter]\n")
     (repository / "noxfile.py").write_text(NOXFILE)

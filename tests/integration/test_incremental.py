@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import ENTRY, make_project, read_cells, run_exporter
+from tests.integration.project import format_entry, make_project, read_cells, run_exporter
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_a_renamed_entry_is_proved_again_with_its_file(project: Path) -> None:
         assert file.read_bytes() == old[file.name].read_bytes().replace(b"good", b"nice")
         assert record.log == f"nice/logs/{record.cell.opset}.log"
     # Another entry with the former name keeps none of its files.
-    other = ENTRY.format(id="good", source="Silent", opsets="[16, 17]", timeout="5m")
+    other = format_entry("good", "models.py:Silent", opsets="[16, 17]")
     edit(project, "tiny.toml", "format = 1\n", f"format = 1\n{other}")
     count, *lines = plan_lines(project)
     assert count.startswith("2 cells to run")

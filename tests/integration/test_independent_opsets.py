@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, Status, read_run
-from tests.integration.project import run_exporter, write_project
+from tests.integration.project import format_entry, run_exporter, write_project
 
 MODELS = '''
 import torch
@@ -81,19 +81,14 @@ CHANGES = {
 }
 #: The tracer reads their state after the change, so the file is wrong.
 SELF_DESTRUCTIVE = ("torn", "emptied", "typed")
-ENTRY = """
-[models.{name}]
-source = "models.py:Changing"
-init = {{ changes = {changes} }}
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 4] }}]
-opsets = [17, 18]
-"""
 
 
 def export(root: Path, *arguments: str) -> tuple[dict[str, Record], dict[str, bytes]]:
     """Export in a new project; return the records without durations, and the files."""
-    entries = (ENTRY.format(name=name, changes=[*changes]) for name, changes in CHANGES.items())
+    entries = []
+    for name, changes in CHANGES.items():
+        init, y = f"init = {{ changes = {[*changes]} }}", '"batch", 4'
+        entries.append(format_entry(name, "models.py:Changing", init, opsets="[17, 18]", y=y))
     write_project(root, {"models.py": MODELS, "tiny.toml": "format = 1\n" + "".join(entries)})
     process = run_exporter(root, "export", "--no-store", "--jobs", "2", *arguments)
     assert process.returncode in (0, 1), process.stdout + process.stderr

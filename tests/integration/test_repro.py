@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Culprit
-from tests.integration.project import read_cells, run_exporter, write_project
+from tests.integration.project import format_entry, read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
 MODELS = """
@@ -81,15 +81,6 @@ class Pairs(nn.Module):
         return {"y": (left - right) * scale}
 """
 
-ENTRY = """
-[models.{id}]
-source = "models.py:{source}"
-init = {{ width = 4 }}
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 3] }}]
-opsets = {opsets}
-"""
-
 PAIRS = """
 [models.pairs]
 source = "models.py:Pairs"
@@ -108,11 +99,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with exported models."""
     root = tmp_path_factory.mktemp("repro") / "project"
     write_project(root, {"models.py": MODELS, "parts.py": "def shifted(x):\n    return x + 1\n"})
-    entries = {"sound": "[18]", "baked": "[17]", "lacking": "[18]", "fixed": "[18]"}
-    entries |= dict.fromkeys(("scaled", "chosen", "reading"), "[17]")
+    opsets = {"sound": 18, "baked": 17, "lacking": 18, "fixed": 18}
+    opsets |= dict.fromkeys(("scaled", "chosen", "reading"), 17)
     (root / "manifests/words.txt").write_text("secret words")
     text = "format = 1\n" + "".join(
-        ENTRY.format(id=id, source=id.title(), opsets=opsets) for id, opsets in entries.items()
+        format_entry(id, f"models.py:{id.title()}", "init = { width = 4 }", opsets=opset)
+        for id, opset in opsets.items()
     )
     (root / "manifests/nets.toml").write_text(text + PAIRS)
     run_exporter(root, "export", code=1)

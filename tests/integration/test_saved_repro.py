@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from tests.integration.project import read_cells, run_exporter, write_project
+from tests.integration.project import format_entry, read_cells, run_exporter, write_project
 from tests.integration.test_repro import reproduce
 
 CODE = """
@@ -43,16 +43,6 @@ class Net(nn.Module):
         return self.linear(x)
 """
 
-ENTRY = """
-[models.{id}]
-source = "{source}"
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 3] }}]
-axes.batch = {{ example = 3 }}
-opsets = {opset}
-{more}
-"""
-
 WEIGHTS = 'weights = { file = "w.pt", key = "model", strip = "module.", prefix = "linear." }'
 CELLS = {
     "program": ("net.pt2", 18, ""),
@@ -67,7 +57,7 @@ CELLS = {
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = (
-        ENTRY.format(id=id, source=source, opset=opset, more=more)
+        format_entry(id, source, "axes.batch = { example = 3 }", more, opsets=opset)
         for id, (source, opset, more) in CELLS.items()
     )
     files = {"code.py": CODE, "saved.toml": "format = 1\n" + "".join(entries)}

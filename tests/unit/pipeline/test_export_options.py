@@ -17,7 +17,7 @@ from exporter.pipeline.export_options import ExportOptions, select_engine
 from exporter.planning import Selection
 from exporter.planning.plan import Shard, make_plan
 from exporter.records.record import Source, Status
-from tests.integration.project import run_git
+from tests.integration.project import format_entry, run_git
 from tests.unit.factory import make_manifest, make_record, make_spec
 
 MANIFEST = make_manifest(make_spec("a", opsets=(17, 18)))
@@ -62,13 +62,7 @@ def test_a_shard_cannot_run_on_a_cluster() -> None:
     assert select_engine(make_project(), ExportOptions(shard=Shard(index=1, count=2)))
 
 
-ENTRY = """
-[models.{id}]
-source = "{id}.py:Net"
-inputs = [{{ name = "x", shape = ["batch", 4] }}]
-outputs = [{{ name = "y", shape = ["batch", 3] }}]
-opsets = 18
-"""
+ENTRIES = {id: format_entry(id, f"{id}.py:Net", opsets=18) for id in ("a", "b")}
 
 
 @pytest.fixture
@@ -78,9 +72,7 @@ def project(tmp_path: Path) -> Path:
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
     (root / ".gitignore").write_text("build\n")
-    (root / "manifests/nets.toml").write_text(
-        "format = 1\n" + "".join(ENTRY.format(id=id) for id in ("a", "b"))
-    )
+    (root / "manifests/nets.toml").write_text("format = 1\n" + "".join(ENTRIES.values()))
     for id in ("a", "b"):
         (root / f"manifests/{id}.py").write_text("class Net: ...\n")
     (root.parent / "shared.py").write_text("size = 1\n")
@@ -140,11 +132,11 @@ def test_a_cell_with_an_expected_failure_is_not_red(project: Path) -> None:
         ("manifests/other.py", "", []),
         ("../shared.py", "size = 2\n", ["b"]),
         ("notes.md", "text\n", []),
-        ("manifests/nets.toml", "format = 1\n# text\n" + ENTRY.format(id="a"), []),
-        ("manifests/nets.toml", "format = 1\n" + ENTRY.format(id="a").replace("4]", "5]"), ["a"]),
+        ("manifests/nets.toml", f"format = 1\n# text\n{ENTRIES['a']}", []),
+        ("manifests/nets.toml", "format = 1\n" + ENTRIES["a"].replace("4]", "5]"), ["a"]),
         (
             "manifests/nets.toml",
-            "format = 1\n" + ENTRY.format(id="a").replace("= 18", "= [18, 19]"),
+            "format = 1\n" + ENTRIES["a"].replace("= 18", "= [18, 19]"),
             ["a"],
         ),
     ],
