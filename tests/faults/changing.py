@@ -1,8 +1,8 @@
 """Models that change themselves, their file or PyTorch's settings while they are used.
 
-Each model has one change and one moment: `load`, `call`, `export` (a trace or a capture), or `any`
-call, and `any_once` for the first one only. The source is a text, because each project needs its
-own copy.
+Each model has one change and one moment: `load`, `call`, `export` (a trace or a capture), `trace`,
+or `any` call, and `any_once` for the first one only. The source is a text, because each project
+needs its own copy.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Changing(nn.Module):
             return False
         is_export = torch.jit.is_tracing() or torch.compiler.is_exporting()
         moments = {"call": not is_export, "export": is_export, "any": True}
+        moments["trace"] = torch.jit.is_tracing()
         if moments[moment] and once:
             self.has_changed = True
         return moments[moment]
@@ -238,6 +239,22 @@ class Changing(nn.Module):
 
     def module_table(self, x):
         sys.modules.pop("onnx.helper", None)
+
+    def several(self, x):
+        self.traced_attribute(x)
+        self.class_attribute(x)
+        self.global_variable(x)
+        self.hook(x)
+        self.mode(x)
+        self.grad(x)
+        self.threads(x)
+        self.deterministic(x)
+
+    def weights(self, x):
+        self.buffer(x)
+        self.weight(x)
+        self.submodule(x)
+        self.default_dtype(x)
 
     def text(self, x):
         print("a line", flush=True)
