@@ -1,9 +1,4 @@
-"""Create a project of many quick models without torch, and build it in its own process.
-
-Input: a table that maps cells to their failures. Output: the records of real runs with the real
-engine and fork server, and a journal of all built cells. `python -m tests.faults.campaign ROOT`
-builds a project, and `make_project` creates one.
-"""
+"""Create a project of many quick models without torch, and build it in its own process."""
 
 from __future__ import annotations
 

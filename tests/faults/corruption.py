@@ -1,7 +1,4 @@
-"""Corrupt one file or folder of a build folder, as other programs and crashes do.
-
-Input: a path and a random generator. Output: the changed path.
-"""
+"""Corrupt one file or folder of a build folder, as other programs and crashes do."""
 
 from __future__ import annotations
 

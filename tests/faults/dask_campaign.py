@@ -1,8 +1,4 @@
-"""Kill hosts of a cluster at random during a build: `python -m tests.faults.dask_campaign`.
-
-Input: the number of rounds. Output: a line of counts for each round; an assertion fails if a cell
-is missing, wrong, or was built again without a message.
-"""
+"""Kill hosts of a cluster at random during a build: `python -m tests.faults.dask_campaign`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A worker without torch that proves its cells at once, or fails as `ends.json` describes.
-
-Input: the path of a job. Output: records and files like those of the real worker.
-"""
+"""A worker without torch that proves its cells at once, or fails as `ends.json` describes."""
 
 from __future__ import annotations
 

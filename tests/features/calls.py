@@ -167,7 +167,6 @@ containers = [
             model="calls.py:Turns",
             lines="",
             rest=_COUNTED,
-            support=Support.CAUGHT,
             verdicts={
                 "<18": structure("signature", "the file has 1 (x), declared 2 (x, n)"),
                 ">=18": refused(Stage.CAPTURE, "inferred a static shape of 3"),
@@ -208,7 +207,6 @@ containers = [
             torch="1.4+",
             model="calls.py:MaybeBias",
             lines=f"inputs = [{_X}, {{ name = 'bias', shape = ['batch', 4], optional = true }}]",
-            support=Support.INVALID,
             invalid="cannot write optional inputs",
         ),
         Feature(
@@ -252,7 +250,6 @@ cases = [{ name = "three", inputs_from = "calls.py:fixed" }]""",
             rest=f"inputs = {_TWO}\n"
             "outputs = [\n  { name = 'y', shape = ['batch', 4] },\n"
             "  { name = 'twice', shape = ['batch', 4] },\n]",
-            support=Support.CAUGHT,
             verdicts={"*": inconclusive("axes", "calls.py:batch_of has no parameter for sizes")},
         ),
     ),

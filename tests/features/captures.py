@@ -57,7 +57,6 @@ _ROWS = (
         model="sources.py:fixed",
         lines="axes.batch = { example = 3 }",
         rest="opsets = [18]",
-        support=Support.CAUGHT,
         verdicts={"*": structure("signature", "axis 'batch' of input 'x' is fixed at 3")},
     ),
     Feature(
@@ -67,7 +66,6 @@ _ROWS = (
         model="sources.py:fixed",
         lines="axes.batch = { example = 5 }",
         rest="opsets = [18]",
-        support=Support.CAUGHT,
         verdicts={
             "*": Verdict(
                 status=Status.FAIL,
@@ -93,7 +91,6 @@ _ROWS = (
         model="",
         lines='source = "net.pt2"\nexporter = "torchscript"',
         prepare=_save_program,
-        support=Support.INVALID,
         invalid="only dynamo can export a saved program",
     ),
     Feature(
@@ -145,7 +142,6 @@ _ROWS = (
         model="sources.py:Branching",
         lines='capture = "draft"',
         rest="opsets = [18]",
-        support=Support.CAUGHT,
         verdicts={"*": parity("axes", "output 'y': error")},
         note="torch.export.draft_export returns normally, with a warning in the log.",
     ),
@@ -156,7 +152,6 @@ _ROWS = (
         model="sources.py:Unproven",
         lines='exporter = "dynamo"',
         rest="opsets = [18]",
-        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CAPTURE, "data-dependent")},
         is_diagnosed=True,
         facts={

@@ -83,7 +83,6 @@ CAPTURED = (
         model="control_flow.py:CondTurned",
         lines="opsets = [18]",
         rest=_SIDES,
-        support=Support.CAUGHT,
         verdicts={"*": parity("parity", "output 'y': error")},
         note="The model takes the other way while it is exported.",
     ),
@@ -94,7 +93,6 @@ CAPTURED = (
         model="control_flow.py:Cond",
         lines="opsets = [13]",
         rest=_SIDES,
-        support=Support.REFUSED,
         verdicts={"*": _NO_TRACE_OF_DYNAMO},
         by_command=True,  # after another torch.cond in the process, dynamo refuses its eager call
     ),
@@ -205,7 +203,6 @@ SCRIPTED = (
         model="control_flow.py:Mixed",
         lines="opsets = [18]",
         rest=_COUNT,
-        support=Support.REFUSED,
         verdicts={"*": _DYNAMO_REFUSES},
         note="torch.export runs the scripted function as Python; `torch.cond` and `while_loop` are "
         "its own way.",
@@ -271,7 +268,6 @@ LISTS = (
         torch="1.4+",
         model="control_flow.py:Unbound",
         lines="opsets = [13, 18]",
-        support=Support.CAUGHT,
         verdicts={
             "<18": parity("axes", "Cannot split"),
             ">=18": refused(Stage.CAPTURE, "inferred a static shape"),
@@ -284,7 +280,6 @@ LISTS = (
         torch="1.4+",
         model="control_flow.py:Unbound",
         lines=f"{_SCRIPT}opsets = [13, 20]",
-        support=Support.CAUGHT,
         verdicts={"*": structure("signature", "declared [batch, 4]")},
         note="The file declares three dimensions and ONNX Runtime returns two. Use `x[index]` in "
         "a loop instead, as in the row above on a scripted module in a scripted loop.",
@@ -296,7 +291,6 @@ LISTS = (
         model="control_flow.py:Pairs",
         lines=f"{_SCRIPT}opsets = [9, 13, 20]",
         rest=_COUNT,
-        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "Couldn't lower all tuples")},
     ),
 )
@@ -309,7 +303,6 @@ TRACED = (
         model="control_flow.py:Loop",
         lines="",
         rest=_COUNT,
-        support=Support.CAUGHT,
         verdicts={"<18": parity("cases", "none: output 'y'"), ">=18": _DYNAMO_REFUSES},
     ),
     Feature(
@@ -319,7 +312,6 @@ TRACED = (
         model="control_flow.py:Branch",
         lines="",
         rest=_SIDES,
-        support=Support.CAUGHT,
         verdicts={"<18": parity("axes", "output 'y': error"), ">=18": _DYNAMO_REFUSES},
     ),
     Feature(
@@ -329,7 +321,6 @@ TRACED = (
         model="control_flow.py:Break",
         lines="",
         rest=_COUNT,
-        support=Support.CAUGHT,
         verdicts={
             "<18": structure("signature", "the graph ignores input"),
             ">=18": _DYNAMO_REFUSES,
@@ -366,7 +357,6 @@ TRACED = (
         torch="1.4+",
         model="control_flow.py:NearlyDoubled",
         lines="opsets = [13, 18]",
-        support=Support.CAUGHT,
         verdicts={"*": parity("parity", "output 'y': error")},
     ),
 )

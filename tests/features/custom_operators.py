@@ -129,7 +129,6 @@ _EXPORTED = (
         model="custom_operators.py:Foo",
         lines="opsets = [13]\n"
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_wrong"'),
-        support=Support.CAUGHT,
         verdicts={"*": _OFF},
         is_diagnosed=True,
         facts={"the exporter is to blame": _blamed("exporter")},
@@ -167,7 +166,6 @@ _EXPORTED = (
         torch="2.6+",
         model="custom_operators.py:Cumulative",
         lines="opsets = [18]",
-        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "No ONNX function found")},
         is_diagnosed=True,
         facts={
@@ -185,7 +183,6 @@ _EXPORTED = (
         + _entries(
             'name = "custom_ops.foo.default", translation = "custom_operators.py:onnx_foo_wrong"'
         ),
-        support=Support.CAUGHT,
         verdicts={"*": _OFF},
         is_diagnosed=True,
         facts={"the exporter is to blame": _blamed("exporter")},
@@ -279,7 +276,6 @@ options = {{ custom_opsets = {{ custom_domain = 2 }} }}
         torch="2.0+",
         model="custom_operators.py:Doubled",
         lines="opsets = [13]\noptions = { autograd_inlining = false }",
-        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "Couldn't export Python operator _Doubled")},
     ),
     Feature(
@@ -305,7 +301,6 @@ _RUN = (
             f'name = "custom_ops::foo", {_SYMBOLIC}',
             f'name = "custom_ops.foo.default", {_TRANSLATION}',
         ),
-        support=Support.UNPROVED,
         verdicts={"*": _unavailable("has no kernel for custom_domain::Foo; add a ")},
         note="Its structure is checked all the same.",
     ),
@@ -315,7 +310,6 @@ _RUN = (
         torch="1.4+",
         model="custom_operators.py:Foo",
         lines=_entries(f'name = "custom_ops::foo", {_SYMBOLIC}') + "opsets = [13]",
-        support=Support.CAUGHT,
         verdicts={
             "*": structure("opset", "uses the domain 'custom_domain' (Foo), which the manifest")
         },
@@ -343,7 +337,6 @@ _RUN = (
             f'name = "custom_ops::foo", {_SYMBOLIC},\n'
             '    ort_library = "kernels.py:wrong_library", reference = "kernels.py:Foo"'
         ),
-        support=Support.CAUGHT,
         verdicts={"*": _OFF},
         facts={"the kernel is to blame": _blamed("kernel")},
         by_command=True,
@@ -356,7 +349,6 @@ _RUN = (
         lines=f"{_DECLARED}\nopsets = [13]\n"
         + _entries(f'name = "custom_ops::foo", {_SYMBOLIC}, reference = "kernels.py:Wrong"'),
         rest='devices = ["reference"]',
-        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.LOAD, "Foo")},
         note="A function with a wrong signature is a mistake of the entry, not a missing part of "
         "this machine.",
@@ -367,7 +359,6 @@ _RUN = (
         torch="2.6+",
         model="custom_operators.py:Foo",
         lines="opsets = [18]\n" + _entries(f'name = "custom_ops::foo", {_TRANSLATION}'),
-        support=Support.INVALID,
         invalid='got "custom_ops::foo"; did you mean "custom_ops.foo.default"?',
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.features.feature import Elsewhere, Feature, Section, Support
+from tests.features.feature import Elsewhere, Feature, Section
 
 
 def _refused(name: str, api: str, torch: str, line: str, message: str, note: str) -> Feature:
@@ -13,7 +13,6 @@ def _refused(name: str, api: str, torch: str, line: str, message: str, note: str
         torch=torch,
         model="names.py:Affine",
         lines=line,
-        support=Support.INVALID,
         invalid=message,
         note=note,
     )

@@ -1,7 +1,4 @@
-"""The manifest of a row.
-
-Input: a `Feature`. Output: the text of its manifest, and its opsets.
-"""
+"""The manifest of a row."""
 
 from __future__ import annotations
 

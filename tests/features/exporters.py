@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.features.feature import Feature, Proof, Section, Support
+from tests.features.feature import Feature, Proof, Section
 
 
 def _has_producer(exporter: str, capture: str) -> Callable[[Proof], bool]:
@@ -80,7 +80,6 @@ SECTION = Section(
             torch="2.5+",
             model="names.py:Affine",
             lines='exporter = "dynamo"\ncapture = "script"',
-            support=Support.INVALID,
             invalid="'script' is not a capture of dynamo",
         ),
     ),

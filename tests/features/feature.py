@@ -3,9 +3,6 @@
 A new row belongs in the file of its section, its model in `models/`. Then
 `python -m tests.features WORDS` tests the rows with one of the words in their name, and
 `python -m tests.features` writes the page.
-
-Output: `Feature` (proved by its own project), `Referred` (proved by traps), `Elsewhere` (not
-supported, with the replacement) and `Section`; the helpers to write them.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import onnx
 
 from exporter.manifest.syntax.values import parse_condition
 from exporter.planning.plan import pattern_matches
-from exporter.records.record import Record
+from exporter.records.record import Record, Stage, Status
 from tests.traps.trap import SOUND, Verdict, inconclusive, parity, refused, structure
 
 #: The ID of the model of every row; headers in `lines` name it: `[[models.net.overrides]]`.
@@ -105,6 +102,7 @@ class Feature:
     rest: str = ""
     """More lines of the same entry, which the page does not show."""
     support: Support = Support.WORKS
+    """If no verdict is green, it follows from them."""
     verdicts: Mapping[str, Verdict] = field(default_factory=lambda: {"*": SOUND})
     """By condition over opsets: `*`, `<18`, `>=18`, `9..13`; the first match counts. If a row has
     several models or devices, a cell pattern precedes it: `half: >=18`."""
@@ -126,6 +124,19 @@ class Feature:
     """A program that the row needs, such as a compiler; without it, nothing is proved."""
     by_command: bool = False
     """Whether it runs by `exporter export`, in processes of its own, which costs seconds."""
+
+    def __post_init__(self) -> None:
+        if self.support is Support.WORKS:
+            object.__setattr__(self, "support", self._find_support())
+
+    def _find_support(self) -> Support:
+        if self.invalid or SOUND in self.verdicts.values():
+            return Support.INVALID if self.invalid else Support.WORKS
+        outcomes = {(verdict.status, verdict.stage) for verdict in self.verdicts.values()}
+        if {status for status, _ in outcomes} == {Status.UNAVAILABLE}:
+            return Support.UNPROVED
+        refusals = {(Status.ERROR, stage) for stage in (Stage.CAPTURE, Stage.CONVERT)}
+        return Support.REFUSED if outcomes <= refusals else Support.CAUGHT
 
     def right(self, record: Record) -> Verdict:
         for condition, verdict in self.verdicts.items():

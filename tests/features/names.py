@@ -212,7 +212,6 @@ PARAMETERS_LOST = Feature(
     model="options.py:Folded",
     rest="opsets = 17",
     lines='parameters = "learned_{}"',
-    support=Support.CAUGHT,
     verdicts={"*": structure("signature", "no weight has the name 'learned_0' (weight)")},
     note="The message names the option that keeps the weight unchanged.",
 )

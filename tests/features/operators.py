@@ -36,7 +36,6 @@ OPERATORS = (
         torch="1.4+",
         model="operators.py:Rare",
         lines="opsets = [13, 18]",
-        support=Support.REFUSED,
         verdicts={
             "<18": refused(Stage.CONVERT, "special_bessel_j0' to ONNX opset version 13"),
             ">=18": refused(Stage.CONVERT, "prims.bessel_j0"),
@@ -102,7 +101,6 @@ RUNTIMES = (
         model="operators.py:Small",
         lines='opsets = 17\ndevices = ["caffe2"]',
         project=_ABSENT,
-        support=Support.UNPROVED,
         verdicts={
             "*": Verdict(
                 status=Status.UNAVAILABLE,

@@ -167,7 +167,6 @@ FUNCTIONS_EARLY = Feature(
     model="options.py:Blocks",
     rest="opsets = [13, 17]",
     lines='options.export_modules_as_functions = ["torch.nn:LayerNorm"]',
-    support=Support.INVALID,
     invalid="ONNX has functions from opset 15, not at 13; write it in [[models.ID.overrides]]",
 )
 INLINED = Feature(
@@ -186,7 +185,6 @@ NOT_INLINED = Feature(
     model="options.py:Swish",
     rest=_TORCHSCRIPT,
     lines="options.autograd_inlining = false",
-    support=Support.REFUSED,
     verdicts={"*": refused(Stage.CONVERT, "Couldn't export Python operator")},
 )
 
@@ -199,7 +197,6 @@ def _fallback(kind: str, versions: str) -> Feature:
         model="options.py:Bessel",
         rest=_TORCHSCRIPT,
         lines=f'options.operator_export_type = "{kind}"',
-        support=Support.CAUGHT,
         verdicts={"*": structure("opset", "the file uses the domain 'org.pytorch.aten'")},
         note="torch writes the file; ONNX Runtime has no such operator.",
     )
@@ -212,7 +209,6 @@ REMOVED = Feature(
     torch="up to 1.10",
     model="names.py:Affine",
     lines="options.enable_onnx_checker = false",
-    support=Support.INVALID,
     invalid="torch removed it after 1.10; every file is checked",
     note="Each of them is refused with its replacement in the message.",
 )

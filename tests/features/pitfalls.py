@@ -94,7 +94,6 @@ PYTHON = (
         torch="1.8+",
         model="pitfalls.py:Centred",
         lines="init = { by_data = true }",
-        support=Support.CAUGHT,
         verdicts={
             "<18": parity("axes", "output 'y': error"),
             ">=18": refused(Stage.CAPTURE, "fake tensor in the exported program"),
@@ -223,7 +222,6 @@ outputs = [
   { name = "twice", shape = ["batch", 4] },
 ]
 """,
-        support=Support.CAUGHT,
         verdicts={
             "*": Verdict(
                 status=Status.FAIL,
@@ -294,7 +292,6 @@ SIZES = (
         model="pitfalls.py:Packed",
         lines="init = { pads_to_input = false }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, "steps", 3] }}]',
-        support=Support.CAUGHT,
         verdicts={
             "<18": parity("cases", "shape [3, 7, 3], PyTorch gives [3, 4, 3]"),
             ">=18": refused(Stage.CAPTURE, "must be tuple of ints"),
@@ -343,7 +340,6 @@ STATE = (
         torch="1.0+",
         model="pitfalls.py:Missing",
         lines="",
-        support=Support.REFUSED,
         verdicts={"*": refused(Stage.CONVERT, "(and 1 more operator missing)")},
         is_diagnosed=True,
         facts={"both are listed": lambda proof: len(proof.record(18).missing) == 2},

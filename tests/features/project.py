@@ -1,8 +1,4 @@
-"""Create the project of a row and export it.
-
-Input: a `Feature` and an empty folder. Output: pyproject.toml, manifest and model files there, and
-the `Proof` from the worker.
-"""
+"""Create the project of a row and export it."""
 
 from __future__ import annotations
 

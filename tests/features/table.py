@@ -1,8 +1,4 @@
-"""All rows, and their page for readers.
-
-Input: the section files. Output: `SECTIONS`, `FEATURES`, and `page()`, the text of
-`docs/torch-onnx.md`.
-"""
+"""All rows, and their page for readers."""
 
 from __future__ import annotations
 

@@ -47,8 +47,7 @@ def test_a_row_names_its_proof() -> None:
     assert not [
         row.name
         for row in FEATURES
-        if (row.model and not (MODELS / row.model.partition(":")[0]).is_file())
-        or (row.support is Support.INVALID) != bool(row.invalid)
+        if row.model and not (MODELS / row.model.partition(":")[0]).is_file()
     ]
 
 
@@ -70,11 +69,11 @@ def test_the_first_condition_that_fits_counts() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"verdicts": {"*": parity("parity", "error")}, "support": Support.CAUGHT},
-        {"verdicts": {"*": refused(Stage.CONVERT, "")}, "support": Support.REFUSED},
+        {"verdicts": {"*": parity("parity", "error")}},
+        {"support": Support.CAUGHT},
         {"support": Support.TORCHSCRIPT},
         {"support": Support.DYNAMO},
-        {"support": Support.INVALID, "invalid": "unknown key"},
+        {"invalid": "unknown key"},
         {"lines": "dynamic_axis = 1"},
         {"facts": {"never so": lambda proof: not proof.operators(13)}},
     ],

@@ -80,7 +80,6 @@ SECTION = Section(
             model="kinds.py:Beyond",
             lines='precision = "float16"',
             rest="opsets = 13",
-            support=Support.CAUGHT,
             verdicts={"*": parity("parity", "float16 overflows in PyTorch")},
             note="ONNX Runtime continues in float32 when PyTorch rounds to Inf.",
         ),
@@ -112,7 +111,6 @@ SECTION = Section(
             model="kinds.py:Convolved",
             lines='precision = "float64"',
             rest=_CONVOLUTION,
-            support=Support.CAUGHT,
             verdicts={
                 "*": refused(Stage.LOAD, "CPUExecutionProvider has no kernel for Conv in float64")
             },
@@ -124,7 +122,6 @@ SECTION = Section(
             model="kinds.py:Convolved",
             lines='precision = "bfloat16"',
             rest=_CONVOLUTION,
-            support=Support.CAUGHT,
             verdicts={"*": structure("wellformed", "has unsupported type: tensor(bfloat16)")},
             note="Conv has bfloat16 since opset 22.",
         ),
@@ -217,7 +214,6 @@ SECTION = Section(
             model="kinds.py:Pieces",
             lines='outputs = [{ name = "pieces", shape = [4], kind = "sequence" }]',
             rest="opsets = 18",
-            support=Support.INVALID,
             invalid="dynamo return each item separately; use capture",
         ),
         Referred(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.records.record import Stage
-from tests.features.feature import Feature, Proof, Section, Support, refused
+from tests.features.feature import Feature, Proof, Section, refused
 
 _INPUT_NAMES = ["x", "linear.weight", "linear.bias", "norm.weight", "norm.bias"]
 _INPUT_NAMES += ["norm.running_mean", "norm.running_var"]
@@ -92,7 +92,6 @@ _ROWS = (
         model="sources.py:Affine",
         lines='weights = "net.pt"',
         prepare=_save_pickle,
-        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.SOURCE, "net.pt is refused: it would run")},
     ),
     Feature(
@@ -102,7 +101,6 @@ _ROWS = (
         model="sources.py:Affine",
         lines=f'weights = "net.pt"\nweights_sha256 = "{"0" * 64}"',
         prepare=_save("net.pt"),
-        support=Support.CAUGHT,
         verdicts={"*": refused(Stage.SOURCE, "expected 0000")},
     ),
     Feature(

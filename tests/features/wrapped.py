@@ -60,7 +60,6 @@ SECTION = Section(
             torch="1.8+",
             model="wrapped.py:Lazy",
             lines="",
-            support=Support.CAUGHT,
             verdicts={"*": refused(Stage.SOURCE, "have no sizes yet (linear.weight, linear.bias)")},
         ),
         Feature(
@@ -110,7 +109,6 @@ SECTION = Section(
             model="wrapped.py:TwoStepsOff",
             rest="opsets = 13",
             lines="tolerance = { steps = 1 }",
-            support=Support.CAUGHT,
             verdicts={"*": parity("parity", "(1 steps of 0.1 from the manifest)")},
         ),
         Feature(
@@ -120,7 +118,6 @@ SECTION = Section(
             model="wrapped.py:DynamicallyQuantized",
             rest="opsets = 13",
             lines="tolerance = { steps = 1 }",
-            support=Support.CAUGHT,
             verdicts={"*": refused(Stage.SOURCE, "`steps` needs one scale, and PyTorch does not")},
         ),
         Feature(
@@ -145,7 +142,6 @@ custom_ops = [{ name = "quantized::relu6", symbolic = "wrapped.py:quantized_relu
             torch="1.8+, TorchScript",
             model="wrapped.py:QuantizedClip",
             lines="opsets = 13",
-            support=Support.REFUSED,
             verdicts={"*": refused(Stage.CONVERT, "quantized::relu6")},
         ),
         Feature(
@@ -154,7 +150,6 @@ custom_ops = [{ name = "quantized::relu6", symbolic = "wrapped.py:quantized_relu
             torch="1.8+",
             model="wrapped.py:DynamicallyQuantized",
             lines="opsets = [13, 18]",
-            support=Support.REFUSED,
             verdicts={
                 "<18": refused(Stage.CONVERT, "quantized::linear_dynamic"),
                 ">=18": refused(Stage.CAPTURE, "LinearPackedParamsBase"),

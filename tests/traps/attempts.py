@@ -1,7 +1,4 @@
-"""Traps: models that need the inference state, another attempt, or no graph optimizer.
-
-Output: `ATTEMPTS`.
-"""
+"""Traps: models that need the inference state, another attempt, or no graph optimizer."""
 
 from __future__ import annotations
 

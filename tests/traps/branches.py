@@ -1,7 +1,4 @@
-"""Traps: branches on sizes, and operators that are wrong at single sizes.
-
-Output: `BRANCHES`.
-"""
+"""Traps: branches on sizes, and operators that are wrong at single sizes."""
 
 from __future__ import annotations
 

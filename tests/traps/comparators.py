@@ -1,7 +1,4 @@
-"""Traps: comparators in place of a tolerance.
-
-Output: `COMPARATORS` and `METRICS`.
-"""
+"""Traps: comparators in place of a tolerance."""
 
 from __future__ import annotations
 

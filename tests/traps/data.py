@@ -1,7 +1,4 @@
-"""Traps: external weights that are missing, incomplete or outside the directory.
-
-Output: `DATA`.
-"""
+"""Traps: external weights that are missing, incomplete or outside the directory."""
 
 from __future__ import annotations
 

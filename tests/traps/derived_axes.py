@@ -1,7 +1,4 @@
-"""Traps: axes that other axes determine, and sizes that the exporter writes as expressions.
-
-Output: `DERIVED_AXES`.
-"""
+"""Traps: axes that other axes determine, and sizes that the exporter writes as expressions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: detectors, whose outputs have an order and a count that depend on values.
-
-Output: `DETECTION`.
-"""
+"""Traps: detectors, whose outputs have an order and a count that depend on values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Edits of the graph of one model each, for the traps in `graphs.py` and `headers.py`.
-
-Input: a `ModelProto`, which is changed in place.
-"""
+"""Edits of the graph of one model each, for the traps in `graphs.py` and `headers.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: values at the ends of the ranges of inputs, which hardly any draw contains.
-
-Output: `ENDS`.
-"""
+"""Traps: values at the ends of the ranges of inputs, which hardly any draw contains."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: faults of the exporter's own graph optimizer.
-
-Output: `FUSIONS`.
-"""
+"""Traps: faults of the exporter's own graph optimizer."""
 
 from __future__ import annotations
 

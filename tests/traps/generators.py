@@ -1,7 +1,4 @@
-"""Traps: models of transformers that generate, exported by its own exporter.
-
-Output: `GENERATORS`.
-"""
+"""Traps: models of transformers that generate, exported by its own exporter."""
 
 from __future__ import annotations
 

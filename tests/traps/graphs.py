@@ -1,7 +1,4 @@
-"""Traps: graphs and weights that were changed after the export.
-
-Output: `GRAPHS` and `WEIGHTS`.
-"""
+"""Traps: graphs and weights that were changed after the export."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: headers and signatures that were changed after the export.
-
-Output: `HEADERS`.
-"""
+"""Traps: headers and signatures that were changed after the export."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: models that change in a call, and models whose changes have no effect.
-
-Output: `HISTORIES`.
-"""
+"""Traps: models that change in a call, and models whose changes have no effect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: half precision, complex numbers, lists of tensors, tensors without elements.
-
-Output: `KINDS`.
-"""
+"""Traps: half precision, complex numbers, lists of tensors, tensors without elements."""
 
 from __future__ import annotations
 

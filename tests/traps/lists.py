@@ -1,7 +1,4 @@
-"""Edits of the output list of `kinds.py:Pieces`, for the traps in `kinds.py`.
-
-Input: a `ModelProto`, which is changed in place.
-"""
+"""Edits of the output list of `kinds.py:Pieces`, for the traps in `kinds.py`."""
 
 from __future__ import annotations
 

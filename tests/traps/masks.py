@@ -1,7 +1,4 @@
-"""Traps: masks, padding and lengths as inputs.
-
-Output: `MASKS`.
-"""
+"""Traps: masks, padding and lengths as inputs."""
 
 from __future__ import annotations
 

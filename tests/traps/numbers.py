@@ -1,7 +1,4 @@
-"""Traps: numbers at the limits of floating point, and comparisons that cannot fail.
-
-Output: `NUMBERS`.
-"""
+"""Traps: numbers at the limits of floating point, and comparisons that cannot fail."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: passes after the export.
-
-Output: `PASSES`.
-"""
+"""Traps: passes after the export."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run the real worker in this process on one trap.
-
-Input: a `Trap` and an empty folder. Output: the `Record` of its cell.
-"""
+"""Run the real worker in this process on one trap."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: recurrent files in a loop, in which each step gets the file's own outputs.
-
-Output: `ROLLOUTS`.
-"""
+"""Traps: recurrent files in a loop, in which each step gets the file's own outputs."""
 
 from __future__ import annotations
 

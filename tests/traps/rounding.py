@@ -1,7 +1,4 @@
-"""Traps: rounding that differs between samples, and faults that are no rounding.
-
-Output: `ROUNDING`.
-"""
+"""Traps: rounding that differs between samples, and faults that are no rounding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: inputs and outputs of a model.
-
-Output: `SIGNATURES`.
-"""
+"""Traps: inputs and outputs of a model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: a size of the example that stays in the file, and sizes without a promise.
-
-Output: `SIZES`.
-"""
+"""Traps: a size of the example that stays in the file, and sizes without a promise."""
 
 from __future__ import annotations
 

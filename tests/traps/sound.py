@@ -1,7 +1,4 @@
-"""Contracts of sound models with files that are changed, and their usual verdict.
-
-Output: contracts, `file_trap` and `OFF`.
-"""
+"""Contracts of sound models with files that are changed, and their usual verdict."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: models that differ between two calls, and models that write into their inputs.
-
-Output: `STATES`.
-"""
+"""Traps: models that differ between two calls, and models that write into their inputs."""
 
 from __future__ import annotations
 

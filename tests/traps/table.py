@@ -1,7 +1,4 @@
-"""All traps, and their page for readers.
-
-Output: `GROUPS`, `ALL`, and `page()`, the text of `docs/traps.md`.
-"""
+"""All traps, and their page for readers."""
 
 from __future__ import annotations
 

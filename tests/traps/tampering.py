@@ -1,7 +1,4 @@
-"""Ways to damage an exported file or its external data.
-
-Input: the path of a `.onnx` file, which is changed in place.
-"""
+"""Ways to damage an exported file or its external data."""
 
 from __future__ import annotations
 

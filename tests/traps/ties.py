@@ -1,7 +1,4 @@
-"""Traps: ties of selected indices, and operators that PyTorch computes exactly.
-
-Output: `TIES`.
-"""
+"""Traps: ties of selected indices, and operators that PyTorch computes exactly."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A trap: a broken contract or a changed file, and its right verdict.
-
-Output: `Trap`, `Verdict`, and helpers for the tables.
-"""
+"""A trap: a broken contract or a changed file, and its right verdict."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Traps: a value of the example that stays in the file.
-
-Output: `VALUES`.
-"""
+"""Traps: a value of the example that stays in the file."""
 
 from __future__ import annotations
 

@@ -89,24 +89,6 @@ class Float32Only(nn.Module):
         return torch.tanh(x.to(torch.float32) * 3)
 
 
-class ConstantSize(nn.Module):
-    """Reads a size as a Python number, so tracing stores it as a constant."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.reshape(int(x.shape[0]) * 4)
-
-
-class LargeLinear(nn.Module):
-    """A layer with two million weights (8 MB)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(1000, 2000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x)
-
-
 class Attention(nn.Module):
     """Needs opset 14."""
 

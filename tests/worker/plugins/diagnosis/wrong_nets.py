@@ -10,16 +10,6 @@ import torch
 from torch import Tensor, nn
 
 
-class Turns(nn.Module):
-    """A loop over a value: a trace keeps the turns of its example."""
-
-    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        x = torch.sigmoid(x)
-        for _ in range(int(turns)):
-            x = x + 1
-        return torch.tanh(x) * 2
-
-
 class Scaled(nn.Module):
     """The second of three modules keeps a number of the example, at `.item()`."""
 
@@ -88,11 +78,6 @@ class Written(nn.Module):
         x[:, [0, 2]] = 1.0
         x[[0, 1]] = 2.0
         return x
-
-
-class Three(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.view(3, 4) * 2
 
 
 class DoublesBySize(nn.Module):
