@@ -88,13 +88,12 @@ def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the settings of pip for a folder of releases: only 1.0 and those from 3.0 install."""
+    """Return the settings of pip for a folder of releases, of which 1.0 and 3.0 install."""
     folder = tmp_path_factory.mktemp("releases")
     write_wheel(folder, "1.0", "return 1")
     write_wheel(folder, "2.0", "return 1", needs="no-such-package-of-test")
     write_wheel(folder, "3.0", "raise RuntimeError('no scale since version 3')")
-    write_wheel(folder, "4.0", "raise RuntimeError('no scale since version 3')")
-    write_wheel(folder, "5.0", "return 1", python="cp39")
+    write_wheel(folder, "4.0", "return 1", python="cp39")
     return {"PIP_FIND_LINKS": str(folder), "PIP_NO_INDEX": "1"}
 
 
@@ -118,20 +117,18 @@ def test_a_bisect_finds_the_first_release_that_breaks_a_cell(
 
 
 @pytest.mark.parametrize(
-    ("requirement", "code", "message"),
+    ("requirement", "message"),
     [
-        ("no-such-package-of-test>=1", 4, "No matching distribution found"),
-        ("scale-of-test>=9", 4, "the index has 1.0, 2.0, 3.0, 4.0"),
-        ("scale-of-test>=4", 4, "a bisect needs two releases, got only 4.0"),
-        ("scale-of-test about 2", 4, "scale-of-test about 2: expected comparisons of versions"),
-        ("scale-of-test>=3", 3, "no selected cell differs between 3.0 and 4.0"),
-        ("scale-of-test<3", 4, "change the range so that this release is outside"),
+        ("no-such-package-of-test>=1", "No matching distribution found"),
+        ("scale-of-test>=9", "the index has 1.0, 2.0, 3.0"),
+        ("scale-of-test>=3", "a bisect needs two releases, got only 3.0"),
+        ("scale-of-test about 2", "scale-of-test about 2: expected comparisons of versions"),
     ],
 )
 def test_a_bisect_without_an_answer_gives_the_reason(
-    requirement: str, code: int, message: str, exported: Path, index: dict[str, str]
+    requirement: str, message: str, exported: Path, index: dict[str, str]
 ) -> None:
     arguments = ("rehearse", "--bisect", requirement, "--cells", "scaled")
     command = run_exporter(exported, *arguments, **index)
-    assert (command.returncode, message in command.stderr) == (code, True), command.stderr
+    assert (command.returncode, message in command.stderr) == (4, True), command.stderr
     assert command.stdout == ""

@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import DEFAULT_GATE
-from exporter.plugins.toolchains import command
-from exporter.plugins.toolchains.rehearsal_run import RehearsalResult, ReleaseChange
+from exporter.planning import Selection
+from exporter.plugins.toolchains import command, rehearsal_run
+from exporter.plugins.toolchains.rehearsal_run import (
+    RehearsalOptions,
+    RehearsalResult,
+    ReleaseChange,
+)
 from exporter.plugins.toolchains.upgrade_comparison import (
     compare_upgrade,
     format_rehearsal_json,
@@ -18,8 +24,8 @@ from exporter.plugins.toolchains.upgrade_comparison import (
     summarize_outcomes,
 )
 from exporter.records.baseline import parse_cell
-from exporter.records.record import Status
-from tests.unit.factory import make_artifact, make_record, make_run
+from exporter.records.record import RunRecord, Status
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.manifest.projects import ENTRY, make_project
 
 HOSTILE = "a | b <img src=x> `c`\n# no heading"
@@ -123,3 +129,51 @@ def test_each_form_of_the_result_is_printed(
     monkeypatch.setattr(command, "bisect_releases", lambda *_: (CHANGE,))
     ran = CliRunner().invoke(command.rehearse, [*arguments, "--root", str(tmp_path)])
     assert shown in ran.stdout, ran.output
+
+
+def bisect(
+    monkeypatch: pytest.MonkeyPatch, first_red: float, missing: float = 0.0
+) -> tuple[list[float], ReleaseChange]:
+    """Search in the releases 1.0 to 9.0; return those that were exported, and the change."""
+    exported = []
+
+    def export(_: object, options: RehearsalOptions, *others: object) -> RunRecord:
+        release = float(options.requirements[0].removeprefix("scale=="))
+        exported.append(release)
+        if release == missing:
+            raise ExporterError(ExitCode.ENVIRONMENT, "no such release")
+        return make_run(make_record("net/18/cpu", "fail" if release >= first_red else "pass"))
+
+    releases = [f"{number}.0" for number in range(1, 10)]
+    monkeypatch.setattr(rehearsal_run, "_list_releases", lambda *_: releases)
+    monkeypatch.setattr(rehearsal_run, "export_with_packages", export)
+    options = RehearsalOptions(requirements=("scale>=1",), selection=Selection())
+    manifest = make_manifest(make_spec("net", opsets=(18,)))
+    (change,) = rehearsal_run.bisect_releases(manifest, options, {}, lambda line: None)
+    return exported, change
+
+
+@pytest.mark.parametrize("first", range(2, 10))
+@pytest.mark.parametrize("missing", [0.0, 5.0])
+def test_a_bisect_finds_the_first_release_that_differs(
+    first: int, missing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported, change = bisect(monkeypatch, first, missing)
+    installed = [float(number) for number in range(1, 10) if number != missing]
+    index = next(index for index, release in enumerate(installed) if release >= first)
+    assert (change.last, change.first) == (f"{installed[index - 1]}", f"{installed[index]}")
+    assert len(exported) == len(set(exported)) <= 6
+
+
+@pytest.mark.parametrize(
+    ("first", "missing", "message"),
+    [
+        (0.0, 0.0, "no selected cell differs between 1.0 and 9.0"),
+        (3.0, 9.0, "change the range so that this release is outside"),
+    ],
+)
+def test_a_bisect_without_an_answer_gives_the_reason(
+    first: float, missing: float, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ExporterError, match=message):
+        bisect(monkeypatch, first, missing)
