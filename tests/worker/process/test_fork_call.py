@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,8 +16,12 @@ import torch
 
 from exporter.processes.lifetime import list_children
 from exporter.worker.process import fork_call
-from exporter.worker.process.fork_call import can_fork, collect_in_fork, compute_in_fork
-from tests.worker.contracts import ROOT
+from exporter.worker.process.fork_call import (
+    can_fork,
+    collect_in_fork,
+    compute_in_fork,
+    run_in_fork,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are safe on Linux only")
 
@@ -129,26 +132,28 @@ def test_a_model_that_collects_its_children_loses_no_result(handler: Any) -> Non
         ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
     ],
 )
-def test_a_process_ends_as_its_fork(body: str, code: int, text: str, tmp_path: Path) -> None:
-    lines = (
-        "import os, signal, sys, torch",
-        "from exporter.worker.process.fork_call import run_in_fork",
-        "torch.set_num_threads(1)",
-        "state = []",
-        "def call():",
-        "    state.append(1)",
-        f"    {body}",
-        "run_in_fork(call)",
-        "print('after', state)",
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        cwd=tmp_path,
-        env=dict(os.environ, PYTHONPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (process.returncode, process.stdout) == (code, "" if code else "after []\n")
-    assert text in process.stderr
+def test_a_process_ends_as_its_fork(
+    body: str, code: int, text: str, tmp_path: Path, one_thread: None
+) -> None:
+    kept: list[int] = []
+
+    def call() -> None:
+        kept.append(1)
+        exec(body, {"os": os, "signal": signal, "sys": sys})
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(tmp_path)
+            for number in (1, 2):
+                os.dup2(os.open(f"{number}.txt", os.O_CREAT | os.O_WRONLY), number)
+            sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - until the process ends
+            run_in_fork(call)
+            os.write(1, f"after {kept}".encode())
+        finally:
+            os._exit(0 if kept == [] else 99)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == code
+    assert (tmp_path / "1.txt").read_text() == ("" if code else "after []")
+    assert text in (tmp_path / "2.txt").read_text()
     assert (tmp_path / "file").exists() is (code == 0)
