@@ -253,7 +253,6 @@ class Changing(nn.Module):
     def weights(self, x):
         self.buffer(x)
         self.weight(x)
-        self.submodule(x)
         self.default_dtype(x)
 
     def text(self, x):
