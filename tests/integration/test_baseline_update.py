@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,8 @@ from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.pipeline import build_folder
 from exporter.records.baseline import read_baseline
-from exporter.records.record import Status, read_run
-from tests.integration.project import make_project, run_exporter, run_python, start_exporter
+from exporter.records.record import Status
+from tests.integration.project import run_exporter, run_python, start_exporter
 from tests.integration.results import MANIFEST, write_results
 from tests.unit.factory import key_by_text
 
@@ -183,24 +182,3 @@ def test_a_change_without_a_result_is_skipped(project: Path) -> None:
     code, shown = review(project, "s\n" * 3)
     assert "skipped: a cell has no result" in shown
     assert code == 0
-
-
-def test_the_printed_expectations_turn_failures_into_expected_failures(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "project", raises="Raises")
-    manifest = root / "manifests/tiny.toml"
-    assert run_exporter(root, "export").returncode == 1
-    assert run_exporter(root, "baseline").returncode == 0
-    accepted = root / "reports/baseline/raises.json"
-    accepted.write_text(accepted.read_text().replace('"error", "stage": "source"', '"pass"'))
-
-    (line,) = set(re.findall("`(expect = .*)`", run_exporter(root, "gate").stdout))
-    assert line.startswith(
-        'expect = [{ opset = "16..17", device = "cpu", stage = "source", match = '
-    )
-    line = line.replace('reason = ""', 'reason = "it has no way"')
-
-    text = manifest.read_text().replace("[models.raises]", f"[models.raises]\n{line}")
-    manifest.write_text(text)
-    assert run_exporter(root, "export").returncode == 0
-    records = read_run(root / "build/results.json").records
-    assert {record.status for record in records} == {"xfail"}

@@ -120,6 +120,7 @@ def test_the_terminal_shows_each_failure_of_the_gate(
     for part in (failure, entry, line, f"last green in {format_last_green(branch)}"):
         assert part in block
     assert has_command(block, cell)
+    assert "or foresee it, with a reason: `expect = [{ opset = " in gate.stdout
 
 
 def test_the_terminal_shows_each_failure_of_an_export(branch: Path) -> None:

@@ -16,6 +16,28 @@ from exporter.records.record import (
 )
 from tests.integration.project import make_project, read_cells, run_exporter
 
+GREEDY = """
+
+class Greedy(Good):
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export():
+            tensors = []
+            while True:
+                tensors.append(torch.ones(10_000_000))
+        return super().forward(x)
+
+
+class Refused(Good):
+    def forward(self, x):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+
+class Builds(Good):
+    def __init__(self):
+        super().__init__()
+        self.blocks = [bytearray(10_000_000) for _ in range(1_000_000)]
+"""
+
 
 @dataclass(frozen=True)
 class ExportRun:
@@ -29,6 +51,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ExportRun:
     """Export all models once."""
     root = make_project(
         tmp_path_factory.mktemp("isolation") / "project",
+        more_models=GREEDY,
+        settings='[tool.exporter]\ndefaults.memory = "900MB"\n',
+        greedy="Greedy",
+        refused="Refused",
+        builds="Builds",
         sleeps="Sleeps",
         good="Good",
         silent="Silent",
@@ -50,7 +77,7 @@ def test_the_command_is_red_without_a_traceback(run: ExportRun) -> None:
     assert run.command.returncode == 1, run.command.stdout + run.command.stderr
     assert "Traceback" not in run.command.stdout + run.command.stderr
     assert "\x1b" not in run.command.stdout
-    assert len(run.records) == 12
+    assert len(run.records) == 18
     assert (run.root / "reports/COMPATIBILITY.md").is_file()
 
 
@@ -92,6 +119,15 @@ def test_an_exception_is_an_error_with_its_message(run: ExportRun) -> None:
     assert (record.status, record.stage) == (Status.ERROR, Stage.SOURCE)
     assert "no " in record.message
     assert "raises/16..17/cpu: error at source" in run.command.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "stage"), [("builds", "source"), ("greedy", "convert"), ("refused", "source")]
+)
+def test_a_model_above_the_memory_limit_is_killed(run: ExportRun, model: str, stage: str) -> None:
+    record = run.records[f"{model}/17/cpu"]
+    assert (record.status, record.stage) == ("killed", stage), record.message
+    assert record.message.startswith("needs more than the 900MB that `memory` allows: ")
 
 
 def test_every_red_cell_is_printed_and_has_a_log(run: ExportRun) -> None:

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from exporter.jobs import JobFolder, write_json
+from exporter.jobs import Job, JobFolder, write_json
 from exporter.pipeline.build_folder import FolderRecords, describe_flakiness, mark_flaky
+from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.records.baseline import parse_cell
-from exporter.records.record import Record, Source, Stage
+from exporter.records.record import Record, Source, Stage, Status
 from tests.unit.factory import make_record
+from tests.unit.pipeline import builders
+from tests.unit.pipeline.test_build import export
 
 INPUTS: dict[str, Any] = {
     "fingerprint": {"entry": "1", "tool.torch": "2.13.0 abc"},
@@ -84,3 +87,17 @@ def test_the_mark_stays_until_an_input_changes(tmp_path: Path) -> None:
     assert other.read_records()[CELL].flaky == ""
     mark_flaky(FolderRecords(JobFolder(tmp_path / "none")), FolderRecords(other))
     assert not (tmp_path / "none").exists()
+
+
+def test_a_run_marks_a_result_that_differs_from_the_last_one(tmp_path: Path) -> None:
+    def fail(of: Job) -> JobResult:
+        builders.write_reference(of, "same")
+        for cell in of.cells():
+            builders.write(of, builders.record(of, cell, Status.FAIL))
+        return builders.outcome(of, ExitKind.EXITED, 0)
+
+    project = builders.manifest(tmp_path)
+    export(project, builders.FakeEngine(fail))
+    results, log = export(project, builders.FakeEngine(builders.finish), force=True)
+    assert set(results.values()) == {"pass"}
+    assert {record.flaky.partition(" in ")[0] for record in log.records} == {"was fail"}

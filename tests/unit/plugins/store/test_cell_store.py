@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import threading
@@ -16,8 +15,7 @@ from exporter.jobs import JobFolder
 from exporter.plugins.store import Store, StoreLimits, cell_store
 from exporter.plugins.store.store_entry import name_entry
 from exporter.plugins.store.store_files import MAX_VARIANTS, LocalFiles
-from exporter.records.record import Record, Source, Status
-from tests.unit.factory import make_record
+from exporter.records.record import Record, Source
 from tests.unit.plugins.store.cells import PARTS, everything, make_cell, make_store
 
 
@@ -107,14 +105,6 @@ def test_only_the_newest_variants_stay(tmp_path: Path) -> None:
         store.put([built], JobFolder(folder))
     assert len(list((tmp_path / "store").rglob("*.json"))) == MAX_VARIANTS
     assert find(store, built, lambda r: r.sources == built.sources) == "found"
-
-
-def test_a_transient_record_is_not_stored(tmp_path: Path) -> None:
-    make_cell(tmp_path / "tiny")
-    late = make_record("tiny/18/cpu", Status.TIMEOUT, fingerprint=PARTS)
-    store = make_store(tmp_path)
-    assert store.put([late], JobFolder(tmp_path / "tiny")) == ""
-    assert not list((tmp_path / "store").rglob("*.json"))
 
 
 def test_a_flaky_record_removes_its_entry(tmp_path: Path, store: Store, record: Record) -> None:
@@ -225,20 +215,6 @@ def test_the_last_of_two_results_is_restored_completely(tmp_path: Path) -> None:
         store.put([record], JobFolder(tmp_path / content))
     assert fetch(store, record, tmp_path / "out") == ""
     assert everything(tmp_path / "out") == everything(tmp_path / "two")
-
-
-def test_a_full_disk_is_reported_once_and_restores_nothing_wrong(
-    tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write_half(_: LocalFiles, name: str, content: bytes | Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    store = make_store(tmp_path)
-    monkeypatch.setattr(LocalFiles, "write", write_half)
-    problem = store.put([record], JobFolder(tmp_path / "tiny"))
-    assert problem.endswith("results are not stored: cannot be written: No space left on device")
-    assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
-    assert find(store, record) == ""
 
 
 @pytest.mark.parametrize("how", [cut, flip, folder, link, Path.unlink])

@@ -204,6 +204,13 @@ def test_a_page_does_not_depend_on_machine_or_time() -> None:
             assert foreign not in text
 
 
+def test_flaky_cells_have_a_section_on_both_pages() -> None:
+    run = make_run(make_record("alexnet/9/cpu", flaky="was fail at parity"))
+    pages = render_pages(MANIFEST, run)
+    assert "## Flaky" in pages["COMPATIBILITY.md"]
+    assert "`alexnet/9/cpu`" in pages["models/alexnet.md"].partition("Two runs with")[2]
+
+
 def test_the_overview_has_a_table() -> None:
     text = render_pages(MANIFEST, make_run(*RECORDS))["COMPATIBILITY.md"]
     page = Page.of(text)
