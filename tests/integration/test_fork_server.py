@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,18 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
 SLEEPS = "import os, pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\n"
 SLEEPS += "time.sleep(60)\n"
-
-PARENT = """
-import os, sys, time
-from pathlib import Path
-from exporter.processes import ForkServerStarter, make_worker_environment
-from exporter.processes.fork_server_client import WorkerCommand
-folder = Path(sys.argv[1])
-command = [sys.executable, "-m", "exporter.worker.fork_server", str(folder / "worker.py")]
-starter = ForkServerStarter(make_worker_environment(os.environ), command)
-starter.start(WorkerCommand(job=folder / "job", log=folder / "log", folder=folder))
-time.sleep(60)
-"""
 
 
 def make_command(folder: Path, name: str = "job") -> WorkerCommand:
@@ -54,13 +41,6 @@ def make_starter(folder: Path, body: str, **changes: object) -> ForkServerStarte
     script.write_text(body)
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(script)]
     return ForkServerStarter(make_worker_environment(os.environ), command, **changes)
-
-
-def start_parent(folder: Path, body: str) -> subprocess.Popen[bytes]:
-    """Start a process whose fork server runs a worker with this body."""
-    (folder / "worker.py").write_text(body)
-    command = [sys.executable, "-c", PARENT, str(folder)]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def wait_for_exit(process: WorkerProcess) -> int | None:
@@ -122,16 +102,6 @@ def test_the_kernel_kills_a_worker_with_a_new_python_first(tmp_path: Path) -> No
     script = "from exporter.worker.__main__ import prefer_for_oom_kill; prefer_for_oom_kill()\n"
     script += "print(open('/proc/self/oom_score_adj').read())"
     assert run_python(tmp_path, "-c", script).stdout.strip() == "1000"
-
-
-def test_the_end_of_the_parent_ends_the_children_of_workers(tmp_path: Path) -> None:
-    body = "import subprocess, pathlib, sys, time\nchild = subprocess.Popen(['sleep', '60'])\n"
-    body += "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\ntime.sleep(60)\n"
-    process = start_parent(tmp_path, body)
-    child = read_pid(make_command(tmp_path))
-    process.kill()
-    process.wait()
-    assert not is_alive(child)
 
 
 def test_workers_do_not_share_memory(tmp_path: Path) -> None:
