@@ -47,7 +47,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import wrap_with_call_objects
-from exporter.worker.model.exported_program import require_matching_inputs
+from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
@@ -75,6 +75,7 @@ custom_ops, data_files, diagnosis, inputs_from = map(
 measurement, passes, review, rollout, weight_interface = map(
     import_plugin, ("measure", "passes", "review", "rollout", "parameters")
 )
+captured_models = import_plugin("program")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -328,7 +329,8 @@ def _load_model(output: JobOutput) -> tuple[Model, LoadedModel]:
     if spec != output.spec:
         write_json(output.folder.contract, spec)
     loaded = load_model_twice(spec, root)
-    require_matching_inputs(loaded.model, spec)
+    if program := find_program(loaded.model):
+        captured_models.require_matching_inputs(program, spec)
     model = wrap_with_call_objects(loaded.model, spec, root)
     output.spec, output.custom = spec, custom_ops.load_custom_ops(spec, root)
     return model, loaded

@@ -22,6 +22,7 @@ HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
 HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review", "rollout"}
 HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
 HEAVY_PACKAGES |= {"custom_ops", "data_files", "kernels", "quantization_steps"}
+HEAVY_PACKAGES |= {"captured_models", "large_float64", "operator_regions", "thorough_sets"}
 HEAVY_PACKAGES |= {"weight_files", "weight_interface"}
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,15 @@ import torch
 
 from exporter.core.text import is_out_of_resources, join_names, pluralize
 from exporter.manifest import ModelSpec
-from exporter.records.record import Status
+from exporter.records.record import Stage, Status
+from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet, select_inputs_function
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import run_model
-from exporter.worker.reference.operator_calls import OperatorCall, log_operators
+from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.reference.eager_run import EagerCall, call_model, list_leaves, run_model
+from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.torch_private import internals
 
 _SHOWN_INPUTS = 3
@@ -151,6 +153,91 @@ def describe_failed_call(
     return "; ".join(filter(None, (f"{message}{line}", reason)))
 
 
+def explain_shapes(
+    model: Model, spec: ModelSpec, calls: Sequence[EagerCall], problems: Sequence[Sequence[str]]
+) -> Failure:
+    """Return the failure of outputs that differ from the contract, by the problems of each call."""
+    broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
+    first, *others = broken
+    call = calls[first]
+    fix = "fix the model, or declare the outputs as PyTorch returns them"
+    lines: tuple[str, ...] = ()
+    if call.error:
+        message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"
+        fix = "fix the model, or promise less: narrow the axis with min, max or multiple_of"
+    else:
+        message = "; ".join(problems[first][:1])
+        if call.chosen.kind != "declared":
+            message = f"{call.chosen.name}: {message}"
+        if more := len(problems[first]) - 1:
+            message += f"; {pluralize(more, 'more problem')}"
+        lines = _find_wrong_lines(model, spec, call, problems[first])
+    if others and call.chosen.kind != "declared":
+        message += f"; also on {join_names([calls[index].chosen.name for index in others])}"
+    return Failure(Stage.SOURCE, f"{message}; {fix}", status=Status.FAIL, lines=lines)
+
+
+def _find_wrong_lines(
+    model: Model, spec: ModelSpec, call: EagerCall, problems: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the lines that compute the outputs of these problems."""
+    try:
+        lines = _find_output_lines(model, spec, call.inputs)
+    except Failure:  # a model may run once only
+        return ()
+    pairs = zip(spec.outputs, lines, strict=False)
+    wrong = (
+        line
+        for output, line in pairs
+        if any(f"output '{output.name}'" in problem for problem in problems)
+    )
+    return tuple(dict.fromkeys(line for line in wrong if line))
+
+
+def _find_output_lines(model: Model, spec: ModelSpec, inputs: Tensors) -> tuple[str, ...]:
+    """Return for each output the model's line that computes it; "" if it is unknown."""
+    with wrap_errors(Stage.SOURCE), _log_operators() as log:
+        leaves = list_leaves(call_model(model, spec, inputs), spec)
+        firsts = (next(iter(leaf), None) if isinstance(leaf, list) else leaf for leaf in leaves)
+        return tuple(log.lines.get(id(first), "") for first in firsts)
+
+
+@dataclass(frozen=True, slots=True)
+class _OperatorCall:
+    """The arguments of one call of an operator."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _OperatorLog:
+    """The operators of one run."""
+
+    failing: _OperatorCall | None = None
+    """The call that raised the exception, if an operator did."""
+    lines: dict[int, str] = field(default_factory=dict)
+    """The model's line by the identity of a result. A new result replaces a freed one."""
+
+
+@contextmanager
+def _log_operators() -> Iterator[_OperatorLog]:
+    log = _OperatorLog()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        log.failing = _OperatorCall(args, kwargs)
+        returned = func(*args, **kwargs)
+        log.failing = None
+        # The working folder of a worker is the root of the project.
+        line = find_frame_line(traceback.walk_stack(None), Path())
+        for leaf in internals.tree_leaves(returned):
+            log.lines[id(leaf)] = line
+        return returned
+
+    with create_mode(record):
+        yield log
+
+
 def _describe_arguments(model: Model, spec: ModelSpec) -> str:
     """Return the inputs of the entry beside the signature, or "" if the model has none."""
     function = model.forward if isinstance(model, torch.nn.Module) else model
@@ -181,7 +268,7 @@ def _explain_index(
     """Return the values and the limit of an index that is out of range, or ""."""
     if not _INDEX_ERROR.search(message):
         return ""
-    with log_operators() as log, suppress(Failure):
+    with _log_operators() as log, suppress(Failure):
         run_model(model, spec, inputs)
     call = log.failing
     size = _find_table_size(call, message) if call is not None else None
@@ -205,7 +292,7 @@ def _explain_index(
     return ""
 
 
-def _find_table_size(call: OperatorCall, message: str) -> int | None:
+def _find_table_size(call: _OperatorCall, message: str) -> int | None:
     """Return the number of rows that an index of the operator may select."""
     if match := _SIZE.search(message):
         return int(match[1])

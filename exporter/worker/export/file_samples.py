@@ -6,7 +6,6 @@ import dis
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any
 
 import torch
 
+from exporter.core import import_plugin
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
-from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Route
+from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX
 from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.export.attempts import ExportContext, ExportedFile
 from exporter.worker.export.size_terms import MOST_SAMPLES, choose_breaking_sizes, read_conditions
@@ -43,113 +43,10 @@ from exporter.worker.reference.reference_run import run_further_sets
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 
+operator_regions = import_plugin("regions")  # the fork server loads it
+
 #: The promises without a sample if the export changed the model and what builds it.
 _CHANGED = "other sizes and branches, because the export changed the model"
-#: Draws until one reveals the operator.
-_DRAWS = 64
-#: The relative difference of outputs that no rounding hides.
-_DIFFERENCE = 1e-3
-
-
-def _shift_right(number: Any, bits: Any) -> Any:
-    return torch.div(number, 2**bits, rounding_mode="trunc")
-
-
-def _round_correction(function: Any, *args: Any, correction: Any = None, **kwargs: Any) -> Any:
-    if correction is None or correction == int(correction):
-        return None
-    return function(*args, correction=int(correction), **kwargs)
-
-
-def _pool(function: Any, *args: Any, divisor_override: int | None = None) -> Any:
-    has_divisor = divisor_override is not None or (len(args) > 6 and args[6] is not None)
-    return function(*args[:6]) if has_divisor else None
-
-
-_BOTH = ("torchscript", "dynamo")
-#: The exporters with the fault, the region, and the operator as the file computes it, by the names
-#: of PyTorch's operators: None if these arguments are right in each file, on any numbers.
-#: `reports/OPERATORS.md` measures them.
-_REGIONS: Mapping[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
-    "floor_divide": (_BOTH[:1], "negative numbers", partial(torch.div, rounding_mode="trunc")),
-    "__rshift__": (_BOTH[:1], "negative numbers", _shift_right),
-    "bitwise_right_shift": (_BOTH[:1], "negative numbers", _shift_right),
-    "special_log_ndtr": (_BOTH[1:], "low numbers", lambda x: torch.special.ndtr(x).log()),
-    "special_erfcx": (_BOTH[1:], "large numbers", lambda x: torch.exp(x * x) * torch.erfc(x)),
-    **{
-        name: (_BOTH[:1], "a fraction as correction", partial(_round_correction, function))
-        for name in ("std", "var", "std_mean", "var_mean")
-        if (function := getattr(torch, name))
-    },
-    **{
-        f"avg_pool{rank}d": (_BOTH, "divisor_override", partial(_pool, function))
-        for rank in (2, 3)
-        if (function := getattr(torch.ops.aten, f"avg_pool{rank}d"))
-    },
-}
-
-
-# The file is compared with PyTorch on each draw. So a fixed exporter stays green, and a region
-# that no input reaches is no failure.
-def choose_revealing_draws(
-    context: ExportContext, route: Route, operators: Collection[str]
-) -> tuple[list[InputSet], list[str]]:
-    """Return a draw for each operator with a region that the declared inputs do not reveal.
-
-    `operators`: The operators: `aten::std` in a traced graph, `aten.std.correction` captured.
-
-    Returns:
-        The draws, and the operators that no draw reveals.
-    """
-    names = {name.replace("::", ".").split(".")[1] for name in operators if "aten" in name}
-    draws: list[InputSet] = []
-    hidden = []
-    for name in sorted(names & _REGIONS.keys()):
-        exporters, words, compute = _REGIONS[name]
-        if route.exporter not in exporters:
-            continue
-        for chosen in (create_draw_set(context.spec, seed) for seed in range(_DRAWS)):
-            is_called, is_revealed = _compute_as_file(context, chosen, name, compute)
-            if is_revealed and chosen.seed and chosen not in draws:
-                draws.append(chosen)
-            if is_revealed or not is_called:  # a traced graph also computes sizes
-                break
-        else:
-            hidden.append(f"{name} of {words}: no draw reaches it with another output")
-    return draws, hidden
-
-
-def _compute_as_file(
-    context: ExportContext, chosen: InputSet, name: str, compute: Callable[..., Any]
-) -> tuple[bool, bool]:
-    """Return whether a run calls the operator, and whether the file would have other outputs."""
-    inputs = draw_inputs(context.spec, chosen, context.root)
-    is_called = is_reached = False
-
-    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal is_called, is_reached
-        returned = func(*args, **kwargs)
-        if str(read_schema(func).name) != f"aten::{name}":
-            return returned
-        other = compute(*args, **kwargs)
-        if other is None:
-            return returned
-        is_called = True
-        is_reached = is_reached or _differ(returned, other)
-        return other
-
-    buffers = BufferSnapshot(context.model)
-    try:
-        with buffers, create_mode(run):
-            outputs = run_model(context.model, context.spec, inputs)
-        if not is_reached:
-            return is_called, False
-        with buffers:
-            return is_called, _differ(run_model(context.model, context.spec, inputs), outputs)
-    except (Failure, RuntimeError, TypeError):  # an overload with other arguments
-        return is_called, False
-
-
 #: Numbers that get multiples, and numbers that other special values contain.
 _MOST_NUMBERS, _USUAL_NUMBERS = 8, (0.0, 0.5, 1.0, 2.0)
 _SMALLEST_SHARE = 1e-3
@@ -189,16 +86,8 @@ def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tupl
     return tuple(islice(usable, _MOST_NUMBERS))
 
 
-def _differ(first: Any, second: Any) -> bool:
-    pairs = zip(internals.tree_leaves(first), internals.tree_leaves(second), strict=True)
-    return any(
-        a.shape != b.shape
-        or not torch.allclose(a.double(), b.double(), rtol=_DIFFERENCE, atol=0, equal_nan=True)
-        for a, b in pairs
-        if isinstance(a, torch.Tensor) and not a.is_complex()
-    )
-
-
+#: Draws that search for a branch.
+_DRAWS = 64
 _LAST_SMALL_SIZE = 64
 _LARGE_SIZES = (65, 101, 257, 513, 1025)
 #: Elements of the largest tensor, or weights, above which a run is slow.
@@ -464,5 +353,5 @@ def _choose_capture_sets(
         smallest = min(known, key=lambda sample: count_elements(spec, sample.axes))
         if numbers := find_input_numbers(context, smallest.axes):
             sets.append(create_multiples_set(spec, numbers))
-    revealing, hidden = choose_revealing_draws(context, exported.route, operators)
+    revealing, hidden = operator_regions.choose_revealing_draws(context, exported.route, operators)
     return [*sets, *revealing], [*unproved, *hidden]

@@ -24,7 +24,6 @@ from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
-from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.process.setup import seed_generators
@@ -32,6 +31,7 @@ from exporter.worker.process.setup import seed_generators
 # The fork server loads them before it forks.
 map_weights = import_plugin("weights").map_weights
 load_weights = import_plugin("weights_file").load_weights
+captured_models = import_plugin("program")
 
 
 def require_hash(spec: ModelSpec, folder: Path) -> None:
@@ -72,16 +72,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         else:
             model = _build_model(spec, folder)
         if isinstance(model, ExportedProgram):
-            settings = {
-                "weights": bool(spec.weights),
-                "mode": spec.mode == "train",
-                "precision": spec.precision is not None,
-                "export_device": spec.export_device != "cpu",
-            }
-            for key in (key for key, is_set in settings.items() if is_set):
-                message = f"{spec.source} is an ExportedProgram: its capture fixed the {key}; "
-                raise Failure(Stage.SOURCE, f"{message}remove `{key}`")
-            loaded: Model = convert_to_module(model)
+            loaded: Model = captured_models.load_program(model, spec)
             store(loaded)
             return loaded
         if not isinstance(model, torch.nn.Module | torch.jit.ScriptFunction):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,19 +34,32 @@ from exporter.worker.inputs.input_sets import (
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
-from exporter.worker.model.exported_program import build_float64_module, find_program
+from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
-from exporter.worker.reference.operator_calls import compute_in_float64, create_mode, log_operators
+from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.torch_private import internals
+
+# The fork server loads them before it forks.
+captured_models, large_float64 = map(import_plugin, ("program", "float64"))
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"
 Outputs = tuple[Returned, ...]
 #: Leaves with their paths: `['logits']`, `[0]`, or "" for a single output.
 _Leaves = list[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class EagerCall:
+    """One call of the model in PyTorch, with its outputs or its error."""
+
+    chosen: InputSet
+    inputs: Tensors
+    outputs: Outputs | None
+    error: str = ""
 
 
 def to_value(output: Returned) -> OnnxValue:
@@ -258,60 +272,40 @@ def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
         return flatten_outputs(call_model(model, spec, inputs), spec)
 
 
-def find_output_lines(model: Model, spec: ModelSpec, inputs: Tensors) -> tuple[str, ...]:
-    """Return for each output the model's line that computes it; "" if it is unknown."""
-    with wrap_errors(Stage.SOURCE), log_operators() as log:
-        leaves = list_leaves(call_model(model, spec, inputs), spec)
-        firsts = (next(iter(leaf), None) if isinstance(leaf, list) else leaf for leaf in leaves)
-        return tuple(log.lines.get(id(first), "") for first in firsts)
-
-
-class Float64Wrapper(torch.nn.Module):
-    """A module that runs a model in float64 without a copy of its weights."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self._model = (model,)  # a tuple, because an attribute would be a submodule
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with compute_in_float64():
-            return self._model[0](*args, **kwargs)
-
-
 def build_float64_model(model: Model) -> tuple[Model | None, str]:
     """Return a model that computes in float64, or None and the reason.
 
-    It is a copy, whose large weights are in a file. If that is impossible, it is a wrapper that
-    casts large weights one by one.
+    It is a copy. If the weights are large, they are in a file; see `plugins/large_float64.py`.
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""
-    program, is_large = find_program(model), False
     try:
-        is_large = _has_large_weights(model)
-        if is_large and any(isinstance(each, torch.jit.ScriptModule) for each in model.modules()):
-            return Float64Wrapper(model), ""  # its copy is made by C++, in memory
-        duplicate = import_plugin("weights").copy_in_float64 if is_large else copy.deepcopy
-        if program is not None:
-            return build_float64_module(program, duplicate), ""
-        copied = duplicate(model).double()
-        for weight in (*copied.parameters(), *copied.buffers()):
-            if weight.is_complex():  # `double` does not cast it
-                weight.data = weight.data.to(torch.complex128)
-        return copied, ""
-    except Exception as error:  # the disk is full, or a model raises any error in a copy
-        if is_large:
-            return Float64Wrapper(model), ""
+        if _has_large_weights(model):
+            return large_float64.build_model(model, _copy_in_float64), ""
+        return _copy_in_float64(model, copy.deepcopy), ""
+    except Exception as error:  # a model raises any error in a copy
         return None, f"the model cannot be copied to float64: {format_error(error)}"
+
+
+def _copy_in_float64(
+    model: torch.nn.Module, duplicate: Callable[[torch.nn.Module], torch.nn.Module]
+) -> torch.nn.Module:
+    program = find_program(model)
+    if program is not None:
+        captured: torch.nn.Module = captured_models.build_float64_module(program, duplicate)
+        return captured
+    copied = duplicate(model).double()
+    for weight in (*copied.parameters(), *copied.buffers()):
+        if weight.is_complex():  # `double` does not cast it
+            weight.data = weight.data.to(torch.complex128)
+    return copied
 
 
 def describe_float64_run(model: Model, float64_model: Model | None) -> str:
     """Return how a large model runs in float64, "" for other models."""
-    if not isinstance(model, torch.nn.Module) or not _has_large_weights(model):
-        return ""
-    if isinstance(float64_model, Float64Wrapper):
-        return "operator by operator, because no copy of its weights is possible"
-    return "as a copy, with its weights in a temporary file" if float64_model else ""
+    is_large = isinstance(model, torch.nn.Module) and _has_large_weights(model)
+    text: str = large_float64.describe_run(float64_model) if is_large else ""
+    return text
 
 
 def _has_large_weights(model: torch.nn.Module) -> bool:

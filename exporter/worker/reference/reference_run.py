@@ -17,10 +17,9 @@ from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.checks.validity_checks import HISTORY_PREFIX, STATEFUL_PREFIX
 from exporter.core import import_plugin
-from exporter.core.text import is_out_of_resources, join_names, pluralize
+from exporter.core.text import is_out_of_resources
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.records.record import Stage, Status
 from exporter.runtimes.session import list_items
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.inputs.input_sets import InputSet, choose_all_sets
@@ -31,11 +30,11 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
+    EagerCall,
     Outputs,
     build_float64_model,
     copy_masked_values,
     describe_float64_run,
-    find_output_lines,
     hide_masked_values,
     list_measured_sets,
     run_declared_inputs,
@@ -61,16 +60,6 @@ from exporter.worker.reference.python_state import PythonState, ReversedCalls, c
 call_failure, inputs_from, quantization_steps = map(
     import_plugin, ("call_failure", "inputs_from", "steps")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EagerCall:
-    """One call of the model in PyTorch, with its outputs or its error."""
-
-    chosen: InputSet
-    inputs: Tensors
-    outputs: Outputs | None
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,38 +398,4 @@ def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[Eager
             texts.extend(find_undeclared_outputs(spec.outputs, values, call.chosen.sizes))
     if not any(problems):
         return
-    broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
-    first, *others = broken
-    call = calls[first]
-    fix = "fix the model, or declare the outputs as PyTorch returns them"
-    lines: tuple[str, ...] = ()
-    if call.error:
-        message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"
-        fix = "fix the model, or promise less: narrow the axis with min, max or multiple_of"
-    else:
-        message = "; ".join(problems[first][:1])
-        if call.chosen.kind != "declared":
-            message = f"{call.chosen.name}: {message}"
-        if more := len(problems[first]) - 1:
-            message += f"; {pluralize(more, 'more problem')}"
-        lines = _find_wrong_lines(model, spec, call, problems[first])
-    if others and call.chosen.kind != "declared":
-        message += f"; also on {join_names([calls[index].chosen.name for index in others])}"
-    raise Failure(Stage.SOURCE, f"{message}; {fix}", status=Status.FAIL, lines=lines)
-
-
-def _find_wrong_lines(
-    model: Model, spec: ModelSpec, call: EagerCall, problems: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the lines that compute the outputs of these problems."""
-    try:
-        lines = find_output_lines(model, spec, call.inputs)
-    except Failure:  # a model may run once only
-        return ()
-    pairs = zip(spec.outputs, lines, strict=False)
-    wrong = (
-        line
-        for output, line in pairs
-        if any(f"output '{output.name}'" in problem for problem in problems)
-    )
-    return tuple(dict.fromkeys(line for line in wrong if line))
+    raise call_failure.explain_shapes(model, spec, calls, problems)

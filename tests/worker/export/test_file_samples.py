@@ -24,10 +24,10 @@ from exporter.jobs import (
 )
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
+from exporter.plugins.operator_regions import choose_revealing_draws
 from exporter.records.record import Record, Status
 from exporter.worker.export import size_terms
 from exporter.worker.export.attempts import Captures
-from exporter.worker.export.file_samples import choose_revealing_draws
 from exporter.worker.export.size_terms import (
     CapturedConditions,
     choose_breaking_sizes,

@@ -17,8 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from exporter.plugins import mapped_weights
+from exporter.plugins.captured_models import convert_to_module
+from exporter.plugins.large_float64 import Float64Wrapper
 from exporter.plugins.mapped_weights import copy_in_float64, map_weights
-from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.source_loader import digest_weights, load_model
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference import eager_run
@@ -297,7 +298,7 @@ def test_only_a_copy_knows_the_dtype_of_its_weights(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "posix_fallocate", fail)
     wrapper, reason = build_float64_model(model)
-    assert (type(wrapper), reason) == (eager_run.Float64Wrapper, "")
+    assert (type(wrapper), reason) == (Float64Wrapper, "")
     assert describe_float64_run(model, wrapper).startswith("operator by operator")
     assert wide is not None
     assert wrapper is not None
@@ -320,7 +321,7 @@ def test_a_large_model_that_cannot_be_copied_runs_by_operators(
     assert "cannot be copied" in reason
     monkeypatch.setattr(eager_run, "_COPIED", 0)
     wrapper, reason = build_float64_model(Closed())
-    assert (type(wrapper), reason) == (eager_run.Float64Wrapper, "")
+    assert (type(wrapper), reason) == (Float64Wrapper, "")
 
 
 def test_a_large_program_has_the_float64_outputs_of_a_small_one(

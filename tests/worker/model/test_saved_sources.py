@@ -9,8 +9,9 @@ import torch
 from torch.export import Dim
 
 from exporter.manifest import Axis, ModelSpec
+from exporter.plugins.captured_models import require_matching_inputs
 from exporter.records.record import Record, Stage, Status
-from exporter.worker.model.exported_program import find_program, require_matching_inputs
+from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
@@ -126,7 +127,7 @@ def test_a_program_that_cannot_run_on_the_declared_inputs_fails(
     save_program(root / "net.pt2", dynamic=False, batch=2)
     spec = build_spec("net.pt2", 18, **changes)
     with pytest.raises(Failure) as caught:
-        require_matching_inputs(load_model(spec, root), spec)
+        require_matching_inputs(find_program(load_model(spec, root)), spec)
     assert (caught.value.stage, caught.value.status) == (Stage.SOURCE, Status.FAIL)
     assert message in caught.value.message
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from exporter.manifest import Axis, Fill, Input, ModelSpec
+import pytest
+
+import exporter.core
+from exporter.manifest import Axis, Fill, Input, ModelSpec, load_project
 from exporter.worker.inputs.input_sets import choose_all_sets, choose_usual_sets
+from tests.unit.manifest.projects import make_project
 from tests.unit.planning.test_plan import spec
+
+ENTRY = """
+source = "models/vision.py:AlexNet"
+inputs = [{ name = "x", shape = ["batch", 3] }]
+outputs = [{ name = "y", shape = ["batch", 3] }]
+opsets = 18
+"""
 
 
 def contract(**axis: Any) -> ModelSpec:
@@ -93,3 +105,24 @@ def test_masks_are_tried_without_any_allowed_element() -> None:
     sets = choose_all_sets(contract().model_copy(update={"inputs": inputs}))
     masked = [chosen.name for chosen in sets if chosen.kind == "masked"]
     assert masked == ["fully masked ones", "fully masked zeros"]
+
+
+LEVELS = ("entry", "file", "project")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_key_takes_effect_at_each_level(level: str, tmp_path: Path) -> None:
+    texts = {each: "thorough = true\n" if each == level else "" for each in LEVELS}
+    files = {
+        "pyproject.toml": f"[tool.exporter.defaults]\n{texts['project']}",
+        "manifests/net.toml": f"format = 1\n[defaults]\n{texts['file']}"
+        f"[models.net]\n{ENTRY}{texts['entry']}",
+    }
+    spec = load_project(make_project(tmp_path, files)).models[0]
+    assert len(choose_all_sets(spec)) > len(choose_usual_sets(spec))
+
+
+def test_a_missing_plugin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(exporter.core._PLUGINS, "thorough", "missing")
+    with pytest.raises(ModuleNotFoundError, match=r"exporter\.plugins\.missing"):
+        choose_all_sets(contract())
