@@ -19,7 +19,7 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
-from tests.integration.project import run_exporter, write_project
+from tests.integration.project import read_files, run_exporter, write_project
 from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -148,10 +148,10 @@ def test_a_killed_report_leaves_only_complete_files(tmp_path: Path) -> None:
     root = make_green_project(tmp_path / "project")
     draw = random.Random(5)
     assert run_exporter(root, "report").returncode == 0
-    green = pages(root)
+    green = read_files(root / "reports")
     write_results(root, Status.FAIL)
     assert run_exporter(root, "report").returncode == 0
-    red = pages(root)
+    red = read_files(root / "reports")
     assert green.keys() == red.keys()
     assert green != red
     kills = 0
@@ -159,18 +159,13 @@ def test_a_killed_report_leaves_only_complete_files(tmp_path: Path) -> None:
         status, expected = (Status.FAIL, red) if turn % 2 else (Status.PASS, green)
         write_results(root, status)
         kills += kill_at_work(root, "report", draw.random() * 0.2)
-        for name, text in pages(root).items():
+        for name, text in read_files(root / "reports").items():
             if not name.endswith(".fresh"):
                 assert text in (green[name], red[name]), name
         assert run_exporter(root, "report").returncode == 0
-        assert pages(root) == expected  # incomplete files were removed
+        assert read_files(root / "reports") == expected  # incomplete files were removed
     campaign.print_counts(f"report killed {kills} times at work")
     assert kills
-
-
-def pages(root: Path) -> dict[str, bytes]:
-    files = [path for path in (root / "reports").rglob("*") if path.is_file()]
-    return {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in files}
 
 
 def test_temporary_files_of_a_killed_run_are_removed(tmp_path: Path) -> None:

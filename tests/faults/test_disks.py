@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import random
 import re
-import resource
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +22,13 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.disks import read_only, small_disk
-from tests.integration.project import format_entry, make_project, run_exporter, write_project
+from tests.integration.project import (
+    format_entry,
+    make_project,
+    read_files,
+    run_exporter,
+    write_project,
+)
 from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -98,11 +102,6 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def texts(root: Path) -> dict[str, bytes]:
-    files = sorted(path for path in (root / "reports").rglob("*") if path.is_file())
-    return {path.relative_to(root / "reports").as_posix(): path.read_bytes() for path in files}
-
-
 def refuses(root: Path, *command: str, because: str) -> None:
     done = run_exporter(root, *command)
     assert done.returncode == ExitCode.ENVIRONMENT, done.stdout + done.stderr
@@ -118,7 +117,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_reports_folder_on_a_full_disk(project: Path) -> None:
-    before = texts(project)
+    before = read_files(project / "reports")
     with small_disk(project / "reports", 160):
         for name, text in before.items():
             path = project / "reports" / name
@@ -127,37 +126,17 @@ def test_a_reports_folder_on_a_full_disk(project: Path) -> None:
         fill(project / "reports/notes")
         write_results(project, Status.FAIL)
         refuses(project, "report", because="cannot be written: No space left on device")
-        now = texts(project)
+        now = read_files(project / "reports")
         now.pop("notes")
         # Each file is complete, old or new, and no temporary file is left.
         assert set(now) <= set(before)
         assert "index.html" in now
         (project / "reports/notes").unlink()
         assert run_exporter(project, "report").returncode == 0
-        on_disk = texts(project)
+        on_disk = read_files(project / "reports")
     assert run_exporter(project, "report").returncode == 0
-    assert texts(project) == on_disk
+    assert read_files(project / "reports") == on_disk
     assert all(text in (before[name], on_disk[name]) for name, text in now.items())
-
-
-def test_a_limit_of_the_file_size_is_reported(project: Path) -> None:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
-
-    write_results(project, Status.FAIL)
-    before = texts(project)
-    done = subprocess.run(
-        [sys.executable, "-m", "exporter", "report"],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)},
-        preexec_fn=limit,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == ExitCode.ENVIRONMENT, done.stderr
-    assert "cannot be written: File too large" in done.stderr
-    assert set(texts(project)) == set(before)
 
 
 @pytest.mark.parametrize("command", ["report", "baseline"])
@@ -185,16 +164,16 @@ def test_an_export_keeps_its_results_if_the_reports_cannot_be_written(
 
 
 def test_a_reports_folder_that_is_read_only(project: Path) -> None:
-    before = texts(project)
+    before = read_files(project / "reports")
     write_results(project, Status.FAIL)
     with read_only(project / "reports"):
         refuses(project, "report", because="cannot be written: Read-only file system")
         refuses(project, "baseline", because="cannot be written: Read-only file system")
         gate = run_exporter(project, "gate")  # writes no file there
         assert "Traceback" not in gate.stderr
-        assert texts(project) == before
+        assert read_files(project / "reports") == before
     assert run_exporter(project, "report").returncode == 0
-    assert texts(project) != before
+    assert read_files(project / "reports") != before
 
 
 def test_a_build_folder_that_is_read_only(project: Path) -> None:
@@ -218,14 +197,6 @@ def test_a_checkout_that_is_read_only_has_the_same_verdicts(project: Path) -> No
         assert verdicts[0][0] == (status is Status.FAIL)
         with read_only(project):
             assert read_verdicts() == verdicts
-
-
-@pytest.mark.parametrize("command", ["export", "gc"])
-def test_a_file_with_the_path_of_the_build_folder(project: Path, command: str) -> None:
-    shutil.rmtree(project / "build")
-    (project / "build").write_text("no folder")
-    refuses(project, command, because="is not a folder; remove it")
-    assert (project / "build").read_text() == "no folder"
 
 
 def behind(path: Path) -> None:

@@ -189,6 +189,12 @@ def run_git(root: Path, *arguments: str) -> str:
     return process.stdout.decode().strip()
 
 
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder by their paths in it."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 def read_cells(root: Path) -> dict[str, Record]:
     """Return the results of the project by the ids of their cells."""
     records = read_run(root / "build/results.json").records

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.integration.project import MODELS as SHARED_MODELS
-from tests.integration.project import run_exporter, write_project
+from tests.integration.project import read_files, run_exporter, write_project
 
 MODELS = f"""{SHARED_MODELS}
 from typing import Optional
@@ -169,11 +169,6 @@ def copy_project(project: Path, folder: Path) -> Path:
     """Copy the project with its results for a test that changes it."""
     shutil.copytree(project, folder, ignore=shutil.ignore_patterns("dist"))
     return folder
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def test_only_proved_files_are_published(dist: Path) -> None:

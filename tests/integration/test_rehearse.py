@@ -5,13 +5,12 @@ The other package is a wheel that the test writes, so no index is needed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import make_project, read_files, run_exporter
 from tests.integration.wheels import SCALED_MODEL, write_wheel
 
 
@@ -31,25 +30,23 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def hash_files(root: Path) -> dict[str, str]:
-    """Return the hashes of the project's files, without the folders of rehearsals."""
-    paths = (path for path in sorted(root.rglob("*")) if path.is_file())
-    names = {path.relative_to(root).as_posix(): path for path in paths}
+def read_project(root: Path) -> dict[str, bytes]:
+    """Return the files of the project, without the folders of rehearsals."""
     return {
-        name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for name, path in names.items()
+        name: data
+        for name, data in read_files(root).items()
         if "__pycache__" not in name and not name.startswith(("build/.rehears", "build/.envir"))
     }
 
 
 def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) -> None:
-    before = hash_files(exported)
+    before = read_project(exported)
     command = run_exporter(exported, "rehearse", str(wheel), code=1)
     lines = command.stdout.splitlines()
     assert lines[0].startswith("scaled/17/cpu: newly red: pass -> error at source")
     assert "no scale in version 2" in lines[1]
     assert lines[-1] == "1 cell compared, 1 regression"
-    assert hash_files(exported) == before
+    assert read_project(exported) == before
 
 
 def test_the_message_of_pip_is_printed(exported: Path) -> None:
@@ -73,7 +70,7 @@ def test_results_in_place_are_necessary(tmp_path: Path) -> None:
 def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", opsets="[9, 17, 18]", good="Good")
     assert run_exporter(root, "export").returncode == 0
-    before = hash_files(root)
+    before = read_project(root)
     command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--json", code=1)
     report = json.loads(command.stdout)
     assert (report["exporter"], report["cells"]) == ("dynamo", 2)
@@ -81,7 +78,7 @@ def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None
     # IR version 10 needs a newer release than the opset does.
     assert outcomes["good/17/cpu"] == ("pass", "1.12 -> 1.18")
     assert outcomes["good/9/cpu"][0] == "fail at structure (opset)"
-    assert hash_files(root) == before
+    assert read_project(root) == before
     command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--opset", "18", code=3)
     assert "no selected cell has another exporter than dynamo" in command.stderr
 

@@ -24,7 +24,7 @@ from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
 from exporter.program import run_plan
 from exporter.records.record import Status, read_run
-from tests.faults.corruption import cut, flip
+from tests.faults.corruption import cut, flip, folder, link, missing
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
@@ -70,18 +70,6 @@ FILES = (
 )
 
 
-def folder(path: Path, _: random.Random) -> None:
-    path.unlink()
-    path.mkdir()
-    (path / "something").touch()
-
-
-def link(path: Path, _: random.Random) -> None:
-    elsewhere = path.parents[len(path.parts) - path.parts.index("build") - 1] / "elsewhere"
-    shutil.move(path, elsewhere)
-    path.symlink_to(elsewhere)
-
-
 def pipe(path: Path, _: random.Random) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -89,10 +77,6 @@ def pipe(path: Path, _: random.Random) -> None:
 
 def sparse(path: Path, _: random.Random) -> None:
     os.truncate(path, 40 << 30)
-
-
-def missing(path: Path, _: random.Random) -> None:
-    path.unlink()
 
 
 @pytest.mark.timeout(60)
@@ -126,15 +110,15 @@ def read_reference(of: Job) -> Reference:
 def worker_with_sample(of: Job) -> JobResult:
     """Prove all cells with one sample of two files."""
     result = worker(of)
-    folder = JobFolder(Path(of.folder))
-    folder.sample(0).mkdir()
+    job_folder = JobFolder(Path(of.folder))
+    path = job_folder.sample(0)
+    path.mkdir()
     for name in ("input_0.pb", "output_0.pb"):
-        (folder.sample(0) / name).write_text(f"values of {name}")
-    sample = Sample(
-        index=0, name="declared", kind="declared", axes={}, sha256=hash_sample(folder.sample(0))
-    )
+        (path / name).write_text(f"values of {name}")
+    digest = hash_sample(path)
+    sample = Sample(index=0, name="declared", kind="declared", axes={}, sha256=digest)
     reference = read_reference(of).model_copy(update={"samples": (sample,)})
-    write_json(folder.reference, reference)
+    write_json(job_folder.reference, reference)
     return result
 
 
@@ -195,29 +179,12 @@ def test_a_damaged_sample_is_written_again(
 CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}
 
 
-def truncated(content: bytes, step: int) -> Iterator[bytes]:
-    return (content[:size] for size in range(0, len(content), step))
-
-
 def flipped(content: bytes, step: int) -> Iterator[bytes]:
     """Yield copies with one flipped bit, one for each `step` bytes."""
     for position in range(0, len(content), step):
         data = bytearray(content)
         data[position] ^= 1 << position % 8
         yield bytes(data)
-
-
-@pytest.mark.parametrize("damage", [truncated, flipped])
-def test_a_damaged_record_is_rebuilt(
-    tmp_path: Path, damage: Callable[[bytes, int], Iterator[bytes]]
-) -> None:
-    of = manifest(tmp_path)
-    export(of)
-    path = tmp_path / "build/tiny/records/18.cpu.json"
-    for data in damage(path.read_bytes(), 1 if IS_LONG else 15):
-        path.write_bytes(data)
-        assert export(of).reasons == CHANGED
-    assert_complete(of)
 
 
 def test_an_edited_record_is_rebuilt(tmp_path: Path) -> None:

@@ -167,25 +167,6 @@ def test_files_of_the_job_and_of_the_system_are_omitted(tmp_path: Path) -> None:
     assert not any("etc/hosts" in name for name in states.external)
 
 
-def test_a_link_and_its_target_are_dependencies(tmp_path: Path) -> None:
-    (tmp_path / "v1").mkdir()
-    (tmp_path / "v1/words.txt").write_text("a")
-    (tmp_path / "data").symlink_to("v1")
-    (tmp_path / "words.txt").symlink_to("data/words.txt")
-    since = start_job(tmp_path)
-    states = {
-        s.file: s.state for s in digest(tmp_path, since, read=(f"{tmp_path}/words.txt",)).sources
-    }
-    expected = {
-        "words.txt": "link data/words.txt",
-        "data": "link v1",
-        "v1/words.txt": hash_source(tmp_path / "v1/words.txt"),
-    }
-    assert states.items() >= expected.items()
-    for name, state in expected.items():
-        assert read_source_state(tmp_path / name) == state
-
-
 def test_folders_above_the_job_are_omitted(tmp_path: Path) -> None:
     root = tmp_path / "project"
     (root / "build/job").mkdir(parents=True)
