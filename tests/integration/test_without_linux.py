@@ -92,8 +92,7 @@ def test_the_verdicts_are_those_with_linux(project: Path, tmp_path: Path) -> Non
     assert run_exporter(root, "export", "--no-store").returncode == 1
     with_linux = read_verdicts(root)
     assert read_verdicts(project) == with_linux
-    assert with_linux["fixed/18/cpu"][:2] == ("fail", "E-signature")
-    assert with_linux["good/17/cpu"][0] == "pass"
+    assert {each[0] for each in with_linux.values()} == {"pass", "fail"}
     files = [(folder / "build/good/17.onnx").read_bytes() for folder in (project, root)]
     assert files[0] == files[1]
 
