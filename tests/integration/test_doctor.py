@@ -12,6 +12,7 @@ import pytest
 from exporter.environments import STAMP, find_interpreter
 from exporter.manifest import load_settings
 from exporter.records.record import Status
+from tests.distributions import write_distribution
 from tests.integration.project import (
     MODELS,
     ROOT,
@@ -34,13 +35,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(root, settings=DEVICES, good="Good")
 
 
-def install_package(folder: Path, name: str, version: str, code: str) -> None:
-    (folder / f"{name}.py").write_text(code)
-    (folder / f"{name}-{version}.dist-info").mkdir()
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    (folder / f"{name}-{version}.dist-info/METADATA").write_text(metadata)
-
-
 def test_a_valid_environment_has_no_problem_and_a_short_report(project: Path) -> None:
     command = run_exporter(project, "doctor", code=0)
     lines = command.stdout.splitlines()
@@ -61,7 +55,8 @@ def test_a_torch_that_cannot_be_imported_is_a_problem(project: Path, tmp_path: P
     """PYTHONPATH has a broken torch before the installed torch."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("raise ImportError('libcudart.so.12 is missing')\n")
-    install_package(tmp_path, "torchaudio", "2.13.0", 'raise OSError("undefined symbol")\n')
+    (tmp_path / "torchaudio.py").write_text('raise OSError("undefined symbol")\n')
+    write_distribution(tmp_path, "torchaudio", "2.13.0")
     command = run_exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}", code=1)
     assert "cannot be imported: ImportError: libcudart.so.12 is missing" in command.stdout
     assert "torchaudio    2.13.0 cannot be imported: OSError: undefined symbol" in command.stdout

@@ -37,6 +37,7 @@ from exporter.cache.states import (
 from exporter.manifest import Device, Expectation, Output, Tolerance
 from exporter.processes.environment import TORCH_PRIVATE
 from exporter.records.record import CellId, Record, Source, Status
+from tests.distributions import write_distribution
 from tests.unit.factory import make_record
 from tests.unit.planning.test_plan import spec
 
@@ -331,10 +332,7 @@ def test_versions_are_read_without_an_import() -> None:
 
 
 def install(site: Path, name: str, *lines: str) -> str:
-    info = site / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "RECORD").write_text("\n".join(lines))
+    write_distribution(site, name, RECORD="\n".join(lines))
     return read_distribution.__wrapped__(name, str(site))[0]
 
 

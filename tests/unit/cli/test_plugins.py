@@ -24,6 +24,7 @@ from exporter.manifest import Device
 from exporter.plugins.report_files import render_exports
 from exporter.records.record import Status
 from exporter.runtimes import open_session
+from tests.distributions import write_distribution
 from tests.integration.results import make_green_project
 from tests.unit.checks.contexts import make_subject
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -73,11 +74,9 @@ class Installer:
         path.parent.mkdir(parents=True, exist_ok=True)
         (found,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         path.write_text(found if code is None else code)
-        info = self.folder / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         function = points.rpartition(":")[2].partition('"')[0]
-        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {module}:{function}\n")
+        texts = {"entry_points.txt": f"[{group}]\n{name} = {module}:{function}\n"}
+        write_distribution(self.folder, name, **texts)
         find_plugins.cache_clear()
 
 

@@ -26,6 +26,7 @@ from exporter.plugins.store.store_entry import make_lookup_key
 from exporter.plugins.toolchains import toolchain_export
 from exporter.program import run_plan
 from exporter.records.record import CellId
+from tests.distributions import write_distribution
 from tests.unit.factory import make_run
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
 
@@ -195,14 +196,12 @@ def test_the_export_must_use_the_installed_versions(
 def test_an_editable_installation_of_another_checkout_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, is_own: bool
 ) -> None:
-    first, second, metadata = (tmp_path / name for name in ("a", "b", "c/acme_own-1.0.dist-info"))
-    metadata.mkdir(parents=True)
+    first, second = tmp_path / "a", tmp_path / "b"
     for root in (first, second):
         (root / ("src/acme_own" if "src" in layout else "acme_own")).mkdir(parents=True)
         (root / "pyproject.toml").write_text('[project]\nname = "acme-own"\n')
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-own\nVersion: 1.0\n")
-    origin = {"url": first.as_uri(), "dir_info": {"editable": True}}
-    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    origin = json.dumps({"url": first.as_uri(), "dir_info": {"editable": True}})
+    metadata = write_distribution(tmp_path / "c", "acme-own", **{"direct_url.json": origin})
     if layout.endswith(".pth"):
         (metadata / "RECORD").write_text("acme_own.pth,,\n")
         folder = first / "src" if "src" in layout else first

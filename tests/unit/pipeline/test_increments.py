@@ -39,6 +39,7 @@ from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
 from exporter.program import run_plan
 from exporter.records.record import Record, Source, read_run
+from tests.distributions import write_distribution
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
@@ -140,10 +141,7 @@ class Project:
 
     def install(self) -> None:
         """Install the chosen library in editable form. Its list of files never changes."""
-        metadata = self.packages / f"{EDITABLE.replace('-', '_')}-1.0.dist-info"
-        metadata.mkdir(parents=True, exist_ok=True)
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {EDITABLE}\nVersion: 1.0")
-        (metadata / "RECORD").write_text("_editable.pth,,")
+        write_distribution(self.packages, EDITABLE, RECORD="_editable.pth,,")
         (self.packages / "_editable.pth").write_text(str(self.root / self.state[EDITABLE]))
 
     @property

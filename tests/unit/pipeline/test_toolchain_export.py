@@ -21,6 +21,7 @@ from exporter.plugins.installation import InstallationFailure
 from exporter.plugins.toolchains import toolchain_export
 from exporter.program import run_plan
 from exporter.records.record import CellId, Record, RunRecord, Status
+from tests.distributions import write_distribution
 from tests.unit.factory import make_artifact
 from tests.unit.pipeline.builders import (
     BuildLog,
@@ -62,9 +63,7 @@ class FakeToolchain:
 
     def _environment(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
         installed = InstalledEnvironment(folder=folder / definition.key, packages={})
-        info = installed.package_folder / f"onnxscript-{self.version}.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
-        (info / "METADATA").write_text(f"Name: onnxscript\nVersion: {self.version}\n")
+        write_distribution(installed.package_folder, "onnxscript", self.version)
         return installed
 
     def export(

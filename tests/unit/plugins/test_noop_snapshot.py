@@ -25,6 +25,7 @@ from exporter.plugins.noop_snapshot import (
     read_filesystem_clock,
     save_snapshot,
 )
+from tests.distributions import write_distribution
 
 SUMMARY = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
 LATER = 10**18  # later than all files of a test
@@ -93,9 +94,7 @@ def test_a_changed_variable_makes_the_snapshot_invalid(
 
 
 def other_package_of_toolchain(project: Path) -> None:
-    info = project / "packages/pytest-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Name: pytest\nVersion: 1.0\n")
+    write_distribution(project / "packages", "pytest")
     read_distribution.cache_clear()  # each export is a process of its own
 
 

@@ -15,6 +15,7 @@ from exporter.cache import states
 from exporter.cache.states import read_loaded_state
 from exporter.worker.dependencies import packages as module
 from exporter.worker.dependencies.packages import list_loaded_packages, watch_searches
+from tests.distributions import write_distribution
 
 MODEL = """
 import importlib.metadata as metadata
@@ -78,11 +79,7 @@ def test_names_that_a_model_searched_for_are_dependencies(project: Path) -> None
     (installed / "fast_of_test").mkdir()
     (installed / "space_of_test/inner.py").touch()
     (installed / "found_of_test.py").unlink()
-    information = installed / "version_of_test-2.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: version-of-test\nVersion: 2.0\n"
-    )
+    write_distribution(installed, "version-of-test", "2.0")
     clear_caches()
     now = {name: read_loaded_state(name, project).partition(" ")[0] for name in searched}
     assert list(now.values()) == ["installed", "missing", "installed", "2.0"]

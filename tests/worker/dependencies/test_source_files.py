@@ -38,6 +38,7 @@ from exporter.worker.dependencies.source_files import (
     digest_dependencies,
     resolve_path,
 )
+from tests.distributions import write_distribution
 
 
 @pytest.fixture(autouse=True)
@@ -419,11 +420,8 @@ def clear_caches() -> None:
 
 def install(folder: Path, name: str, *lines: str) -> Path:
     """Install a distribution with one module; return the folder of its metadata."""
-    metadata = folder / f"{name}-1.5.dist-info"
-    metadata.mkdir(parents=True)
-    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n"
-    (metadata / "METADATA").write_text(text)
-    (metadata / "RECORD").write_text("\n".join((f"{name}.py,,", *lines)))
+    record = "\n".join((f"{name}.py,,", *lines))
+    metadata = write_distribution(folder, name, "1.5", RECORD=record)
     (folder / f"{name}.py").write_text("")
     return metadata
 

@@ -16,6 +16,7 @@ from exporter.plugins.report_files import (
     write_reports,
 )
 from exporter.report.report_pages import compute_key
+from tests.distributions import write_distribution
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", opsets=(18,)))
@@ -40,10 +41,8 @@ class Installer:
         module = self.folder / f"{name}.py"
         module.write_text(code)
         self.modules.append(name)
-        info = self.folder / f"{name}-{version}.dist-info"
-        info.mkdir(exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "entry_points.txt").write_text(f"[exporter.reports]\n{plugin} = {name}:render\n")
+        texts = {"entry_points.txt": f"[exporter.reports]\n{plugin} = {name}:render\n"}
+        write_distribution(self.folder, name, version, **texts)
         return module
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from exporter.records.record import Culprit, Record
+from tests.distributions import write_distribution
 from tests.traps.prove import export
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
@@ -238,10 +239,8 @@ def test_a_package_that_fails_in_its_import_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = 'raise RuntimeError("operator oldvision::nms does not exist")\n'
-    metadata = tmp_path / "oldvision-0.9.dist-info"
-    metadata.mkdir()
     (tmp_path / "oldvision.py").write_text(text)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: oldvision\nVersion: 0.9\n")
+    write_distribution(tmp_path, "oldvision", "0.9")
     monkeypatch.syspath_prepend(tmp_path)
     case = Case(net="build_detector", opset=17, code="E-import")
     record = diagnose(case, tmp_path)
