@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state
+from exporter.core import import_plugin
 from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
@@ -24,7 +25,7 @@ from exporter.worker.dependencies.source_files import (
     expand_globs,
 )
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.process.failure import Failure, quote_line
+from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
 from exporter.worker.torch_private.internals import has_interpreted_bytecode
@@ -98,7 +99,8 @@ class JobOutput:
         records = []
         advice = self._list_withheld(is_failure=True)
         if failure.lines:
-            failure.message = f"{quote_line(failure.lines[0], self.root)}: {failure.message}"
+            line = import_plugin("error").quote_line(failure.lines[0], self.root)
+            failure.message = f"{line}: {failure.message}"
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
             for cell in self.job.list_opset_cells(opset):

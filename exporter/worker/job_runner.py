@@ -65,7 +65,6 @@ from exporter.worker.verify.run_checks import (
     REFERENCE,
     FileProof,
     StageTimes,
-    recheck,
 )
 
 # The fork server loads them with this module, before it forks workers.
@@ -273,7 +272,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
         records = None
         if opset.reuse_from:  # only the checks run, on the existing file
             output.announce(Stage.PARITY, (opset,))
-            records = recheck(job, opset, cache)
+            records = import_plugin("recheck").recheck(job, opset, cache)
         if records is None:
             opsets.append(opset)
         for record in records or ():

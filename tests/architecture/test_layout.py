@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from exporter.core import _PLUGINS
 from tests.architecture.test_prose import file_text
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,7 @@ HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review",
 HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
 HEAVY_PACKAGES |= {"custom_ops", "data_files", "kernels", "quantization_steps"}
 HEAVY_PACKAGES |= {"captured_models", "large_float64", "operator_regions", "thorough_sets"}
-HEAVY_PACKAGES |= {"weight_files", "weight_interface"}
+HEAVY_PACKAGES |= {"recheck", "weight_files", "weight_interface"}
 
 
 def packages() -> list[Path]:
@@ -113,6 +114,36 @@ def test_the_site_has_each_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert {page for page in pages if f": {page}\n" not in navigation} == set()
+
+
+def list_plugin_keys(source: str) -> Iterator[str]:
+    """Return each key of the table of plugins that a module uses, except computed ones."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and any(
+            isinstance(each, ast.Name) and each.id == "import_plugin"
+            for each in (node.func, *node.args)
+        ):
+            texts = (each for arg in node.args for each in ast.walk(arg))
+            yield from (each.value for each in texts if isinstance(each, ast.Constant))
+
+
+def test_the_table_of_plugins_has_each_key_that_is_used_and_no_other() -> None:
+    folder = PACKAGE / "plugins"
+    missing = {
+        key
+        for key, module in _PLUGINS.items()
+        if not (path := folder.joinpath(*module.split("."))).with_suffix(".py").is_file()
+        and not (path / "__init__.py").is_file()
+    }
+    assert missing == set()
+    used = {key for path in PACKAGE.rglob("*.py") for key in list_plugin_keys(path.read_text())}
+    # `Job.sandbox` is the key of its plugin.
+    assert used | {"landlock"} == _PLUGINS.keys()
+
+
+def test_the_keys_of_plugins_are_found() -> None:
+    source = "a = import_plugin('x').f()\nb, c = map(import_plugin, ('y', 'z'))\n"
+    assert set(list_plugin_keys(source)) == {"x", "y", "z"}
 
 
 #: Files of projects of users and of other packages, in comments.

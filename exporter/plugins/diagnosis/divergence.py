@@ -18,6 +18,7 @@ from exporter.checks.protocol import SampleData
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.sources import COMMON_OPTIONS
+from exporter.plugins.diagnosis.model_lines import find_node_line
 from exporter.plugins.diagnosis.runtime_values import (
     BATCH_SIZE,
     FileGraph,
@@ -40,7 +41,7 @@ from exporter.worker.export.attempts import (
 from exporter.worker.export.convert import translate_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy
-from exporter.worker.process.failure import Failure, find_node_line
+from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.operator_calls import FunctionMode
 from exporter.worker.reference.python_state import ModelSnapshot

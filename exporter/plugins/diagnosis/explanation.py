@@ -24,6 +24,7 @@ from exporter.plugins.diagnosis.fault_analysis import (
     REFERENCE_SECONDS,
     analyze_fault,
 )
+from exporter.plugins.diagnosis.model_lines import find_node_line, quote_line
 from exporter.plugins.diagnosis.remedies import (
     AGREES,
     LOOP,
@@ -43,7 +44,7 @@ from exporter.records.record import Blame, Culprit, MissingOperator, Record, Sta
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 from exporter.worker.export.attempts import Captures, ExportContext
 from exporter.worker.inputs.call import build_tensor_call
-from exporter.worker.process.failure import Failure, find_node_line, quote_line
+from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot

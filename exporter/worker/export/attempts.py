@@ -31,11 +31,10 @@ from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, find_source_line, format_message, wrap_errors
+from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private.capture import (
-    DraftFailure,
     defers_guards,
     export_draft,
     patch_capture,
@@ -118,38 +117,6 @@ def _make_hints(item: Input, spec: ModelSpec) -> Any:
         else:
             hints[index] = Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)
     return hints
-
-
-#: The end of a long expression is left out.
-_MOST_CHARACTERS = 80
-
-
-def list_obstacles(program: Any, root: Path) -> tuple[str, ...]:
-    """Return a line for each place; paths are relative to the root."""
-    lines = (_describe_obstacle(failure, root) for failure in read_draft_report(program))
-    return tuple(dict.fromkeys(line for line in lines if line))
-
-
-def _describe_obstacle(failure: DraftFailure, root: Path) -> str:
-    """Return the line of one place, or "" if another one contains it."""
-    data = failure.data
-    trace = "\n".join(f'File "{file}", line {line}' for file, line, _ in failure.frames)
-    source = find_source_line(trace, root)
-    number = source.rpartition(":")[2]
-    code = next((text for _, line, text in failure.frames if str(line) == number), "")
-    prefix = f'{source}: "{code}"' if code else source or "a line outside of the model"
-    expression = str(data.get("expr", ""))[:_MOST_CHARACTERS]
-    match failure.kind:
-        case "DATA_DEPENDENT_ERROR":
-            return f"{prefix} depends on values: {expression} was {data.get('result')}"
-        case "GUARD_ADDED" if data.get("prefix") != "runtime_assert":
-            sizes = ", ".join(str(each) for each in data.get("symbol_to_sources", {}).values())
-            return f"{prefix} limits sizes ({sizes}): {expression}"
-        case "MISSING_FAKE_KERNEL":
-            return f"the operator {data.get('op')} has no fake kernel; add one by register_fake"
-        case "MISMATCHED_FAKE_KERNEL":
-            return f"the fake kernel of {data.get('op')} is wrong: {data.get('reason')}"
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,8 +242,11 @@ class Captures:
             except Failure as failure:
                 self._captured[key] = failure
             else:
-                obstacles = list_obstacles(program, self.root) if route.capture == "draft" else ()
-                notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
+                notes: tuple[str, ...] = ()
+                if route.capture == "draft":
+                    report = read_draft_report(program)
+                    obstacles = import_plugin("draft").list_obstacles(report, self.root)
+                    notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
                 self._captured[key] = CapturedProgram(program, Decompositions(), notes)
             finally:
                 state.restore()

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.core.toml_table import (
-    draw_excerpt,
-    explain_syntax_error,
     find_root,
     find_settings,
     read_setting,
     read_toml_table,
 )
+from exporter.plugins.toml_errors import draw_excerpt, explain_syntax_error
 
 
 @pytest.mark.parametrize(
