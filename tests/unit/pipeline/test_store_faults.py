@@ -14,41 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.faults.corruption import cut, flip, folder, missing
 from tests.unit.pipeline.test_increments import edits
 from tests.unit.pipeline.test_store_and_restore import list_built, start
-
-
-def truncate(path: Path, draw: random.Random) -> None:
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(data[: draw.randrange(max(len(data), 1))])
-
-
-def flip(path: Path, draw: random.Random) -> None:
-    data = bytearray(path.read_bytes() or b"x")
-    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-    path.unlink()
-    path.write_bytes(data)
-
-
-def remove(path: Path, _: random.Random) -> None:
-    path.unlink()
 
 
 def swap(path: Path, draw: random.Random) -> None:
     """Replace the file by another one of the same kind."""
     others = [other for other in path.parents[2].rglob("*") if other.is_file()]
-    data = draw.choice(others).read_bytes()
-    path.unlink()
-    path.write_bytes(data)
+    path.write_bytes(draw.choice(others).read_bytes())
 
 
-def folder(path: Path, _: random.Random) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-HOW = (truncate, flip, remove, swap, folder)
+HOW = (cut, flip, missing, swap, folder)
 
 
 def corrupt(store: Path, how: Callable[[Path, random.Random], None], seed: int) -> None:
@@ -57,7 +34,15 @@ def corrupt(store: Path, how: Callable[[Path, random.Random], None], seed: int) 
     for kind in ("entries", "blobs"):
         for path in sorted((store / kind).rglob("*")):
             if path.is_file() and draw.random() < 0.34:
+                detach(path)
                 how(path, draw)
+
+
+def detach(path: Path) -> None:
+    """Replace the file by a copy, because hard links share its content."""
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -82,6 +67,7 @@ def test_the_problem_of_the_store_is_in_the_reason(tmp_path: Path, what: str) ->
     project.export()
     for path in (tmp_path / "store" / what).rglob("*"):
         if path.is_file():
+            detach(path)
             flip(path, random.Random(1))
     project.put("net.py", "1")
     project.export()
