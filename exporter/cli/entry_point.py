@@ -66,7 +66,8 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "repro": "plugins.repro.command:repro",
     },
 }
-_BUILT_IN = {
+#: The function of each command by the name of the command.
+BUILT_IN = {
     name: f"exporter.{function}" for group in _GROUPS.values() for name, function in group.items()
 }
 #: Former commands -> what replaces each one.
@@ -121,7 +122,7 @@ class Commands(click.Group):
         """Return the names of all commands, by group; those of other packages last."""
         from exporter.core.import_object import COMMAND_GROUP, find_plugins  # slow
 
-        return list(_BUILT_IN | find_plugins(COMMAND_GROUP))
+        return list(BUILT_IN | find_plugins(COMMAND_GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with that name, or None if it does not exist.
@@ -129,7 +130,7 @@ class Commands(click.Group):
         Raises:
             ExporterError: The package of the command cannot be imported, or has no command.
         """
-        module, _, function = _BUILT_IN.get(cmd_name, "").partition(":")
+        module, _, function = BUILT_IN.get(cmd_name, "").partition(":")
         if module:
             built_in: click.Command = getattr(importlib.import_module(module), function)
             return built_in
@@ -160,7 +161,7 @@ class Commands(click.Group):
             click.UsageError: The command does not exist; the message suggests a similar one.
         """
         name = args[0] if args else "-"
-        is_known = name in _BUILT_IN or name.startswith("-")
+        is_known = name in BUILT_IN or name.startswith("-")
         if not is_known and name not in (names := self.list_commands(ctx)):
             fix = f"; {_REMOVED[name]}" if name in _REMOVED else suggest_nearest(name, names)
             ctx.fail(f"there is no command '{name}'{fix}")
@@ -168,8 +169,8 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by group."""
-        others = {name: "" for name in self.list_commands(ctx) if name not in _BUILT_IN}
-        limit = formatter.width - 6 - max(map(len, (*_BUILT_IN, *others)))
+        others = {name: "" for name in self.list_commands(ctx) if name not in BUILT_IN}
+        limit = formatter.width - 6 - max(map(len, (*BUILT_IN, *others)))
         for title, names in (*_GROUPS.items(), ("Other packages", others)):
             if names:
                 with formatter.section(title):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from exporter.cli.entry_point import BUILT_IN
 from exporter.cli.options import json_option, root_option
 from exporter.cli.output.terminal import print_document, print_line
 from exporter.core.errors import ExitCode
@@ -19,6 +20,7 @@ from exporter.plugins.doctor.doctor import (
     Level,
     examine_build,
     examine_devices,
+    examine_entry_points,
     examine_environments,
     examine_fork_server,
     examine_machine,
@@ -66,6 +68,7 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
         yield finding
     if can_start:
         yield examine_fork_server(environment)
+    yield from examine_entry_points(BUILT_IN)
     manifest, finding = examine_project(root)
     yield from examine_machine(root, get_default_jobs(), os.environ)
     yield finding

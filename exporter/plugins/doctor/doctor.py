@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +19,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.git import find_head
+from exporter.core.import_object import COMMAND_GROUP, RUNTIME_GROUP, find_plugins
 from exporter.core.system import IS_LINUX, count_cores, describe_platform
 from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
 from exporter.manifest import Manifest, Project, load_project
@@ -138,6 +139,17 @@ def examine_packages(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
             yield _compare_version(name, installed, minimum)
         else:
             yield Diagnosis.ok(name, f"not installed: {use}")
+
+
+def examine_entry_points(commands: Collection[str]) -> Iterator[Diagnosis]:
+    """Return a note about each command and runtime of another package that a built-in one hides."""
+    for group, names in ((COMMAND_GROUP, commands), (RUNTIME_GROUP, RUNTIMES)):
+        kind = group.rpartition(".")[2].removesuffix("s")
+        for name, entry_point in find_plugins(group).items():
+            if name in names:
+                owner = entry_point.dist.name if entry_point.dist else entry_point.value
+                message = f"{owner} has a {kind} with the name of a built-in one, which is used; "
+                yield Diagnosis.note(f"{kind} {name}", f"{message}rename that of the package")
 
 
 def examine_fork_server(environment: Mapping[str, str]) -> Diagnosis:

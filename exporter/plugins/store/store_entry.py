@@ -173,7 +173,7 @@ def parse_entry(data: bytes, key: SigningKey | None = None) -> StoreEntry:
 
 
 def _is_consistent(entry: StoreEntry) -> bool:
-    """Return True if each file is listed once and the artifact has the listed hashes."""
+    """Return True if each file is listed once and the artifact has a reference and the hashes."""
     record, artifact = entry.record, entry.record.artifact
     hashes = {file.path: file.sha256 for file in entry.files}
     if len(hashes) < len(entry.files):
@@ -184,7 +184,9 @@ def _is_consistent(entry: StoreEntry) -> bool:
     if artifact is None:
         return record.status is not Status.PASS
     name = f"{record.cell.opset}.onnx"
-    return (artifact.file, artifact.sha256) == (
-        f"{record.cell.model}/{name}",
-        hashes.get(name),
-    ) and all(is_weights_name(data, hashes.get(data, "")) for data in artifact.external_data)
+    file = (f"{record.cell.model}/{name}", hashes.get(name))
+    return (
+        _REFERENCE in hashes
+        and (artifact.file, artifact.sha256) == file
+        and all(is_weights_name(data, hashes.get(data, "")) for data in artifact.external_data)
+    )

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from exporter.checks.validity_checks import check_placement
-from exporter.cli.entry_point import run
+from exporter.cli.entry_point import BUILT_IN, run
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import find_plugins
 from exporter.manifest import Device
+from exporter.plugins.doctor.doctor import examine_entry_points
 from exporter.plugins.report_files import render_exports
 from exporter.records.record import Status
 from exporter.runtimes import open_session
@@ -95,6 +96,7 @@ def test_a_command_of_another_package_has_its_help_and_its_document(
     packages: Installer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packages.install("A command")
+    assert not list(examine_entry_points(BUILT_IN))
     root = str(make_green_project(tmp_path / "project"))
     assert run(["size", "--root", root, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -128,6 +130,9 @@ def test_a_built_in_command_wins_over_a_package(
     points.write_text(points.read_text().replace("size =", "schema ="))
     assert run(["schema"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["$schema"]
+    [note] = examine_entry_points(BUILT_IN)
+    assert (note.level, note.subject) == ("note", "command schema")
+    assert note.message.startswith("size has a command with the name of a built-in one, which is")
 
 
 @pytest.mark.parametrize("name", ["environments", "expectations"])

@@ -104,6 +104,7 @@ def test_a_forged_entry_with_right_content_is_parsed() -> None:
         {"format": 2},
         {"files": [f.model_dump() for f in FILES[1:]]},  # without the exported file
         {"files": [f.model_dump() for f in (FILES[0], *FILES[2:])]},  # without its weights
+        {"files": [f.model_dump() for f in FILES[:2]]},  # without PyTorch's outputs
         {"files": [f.model_dump() for f in (*FILES, FILES[2])]},  # one path twice
         {"files": [{**FILES[0].model_dump(), "sha256": "e" * 64}, FILES[1].model_dump()]},
         {"files": [FILES[0].model_dump(), {**FILES[1].model_dump(), "sha256": "e" * 64}]},
