@@ -117,6 +117,8 @@ GENAI_CONFIG = "genai_config.json"
 #: The first data set for numpy.
 EXAMPLE = "example.npz"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
+#: The files with the proof. One without a hash is damage, not a file of somebody else.
+_PROOF = (MODEL, CONTRACT, MARKER, "reference.json", "weights-*", "test_data_set_*/*.pb")
 #: The files of `save_pretrained` that prepare inputs, or name tokens.
 _TEXTS = "tokenizer|vocab|merges|special_tokens_map|chat_template"
 _ASSET = re.compile(rf"(\w+_)?config\.json|({_TEXTS})\.\w+|\w+\.model")
@@ -398,12 +400,12 @@ def list_unlisted_files(folder: Path) -> tuple[str, ...]:
 def find_hash_problems(folder: Path, *, is_strict: bool = True) -> tuple[str, ...]:
     """Return each difference between the files and the list of hashes.
 
-    `is_strict`: Whether a file is a problem that is not listed and that no test runner reads.
+    `is_strict`: Whether a file without a hash is a problem also if it is no part of the proof.
     """
     problems = [
         f"{name} is not in {SUMS}"
         for name in list_unlisted_files(folder)
-        if is_strict or PurePosixPath(name).match("test_data_set_*/*.pb")
+        if is_strict or any(map(PurePosixPath(name).match, _PROOF))
     ]
     files = set(list_files(folder))
     for name, digest in sorted(_read_sums(folder).items()):

@@ -283,6 +283,15 @@ def test_a_file_that_nothing_refers_to_is_a_note(tmp_path: Path, name: str, is_r
     assert f"{name} is not in SHA256SUMS" in strict.message
 
 
+def test_a_list_of_hashes_without_the_proof_is_red(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "net")
+    sums = folder / "SHA256SUMS"
+    lines = sums.read_text().splitlines(keepends=True)
+    for name in ("model.onnx", "contract.json", "exporter.json", "reference.json"):
+        sums.write_text("".join(line for line in lines if not line.endswith(f"  {name}\n")))
+        assert f"{name} is not in SHA256SUMS" in verify(folder).message
+
+
 @pytest.mark.parametrize(
     ("status", "runtime", "message"),
     [
