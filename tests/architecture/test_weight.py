@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 58_972,
+    "lines of the package": 58_992,
     "lines of tests": 71_984,
     "files": 286,
     "packages": 47,
