@@ -13,7 +13,7 @@ from pathlib import Path
 from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.core.git import Checkout, check_out, diff_files, find_last_change
+from exporter.core.git import Checkout, diff_files, find_last_change
 from exporter.gate import baseline_comparison
 from exporter.gate.contract_changes import DEFINING_KEYS, ContractHashes, describe_states
 from exporter.gate.finding import (
@@ -194,7 +194,7 @@ def gate(
             baseline, run, planned, manifest.project.gate, states
         )
     else:
-        with check_out(root, against, environment) as checkout:
+        with import_plugin("revision").check_out(root, against, environment) as checkout:
             state = _read_state(checkout, root)
         policy, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"

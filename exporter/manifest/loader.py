@@ -25,7 +25,6 @@ from exporter.manifest.rules.layers import (
     Layer,
     merge_layers,
     resolve_conditions,
-    resolve_overrides,
     resolve_tolerance,
 )
 from exporter.manifest.rules.validation import (
@@ -57,10 +56,10 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "parameters": sources.resolve_parameters,
     "options": sources.resolve_options,
     "custom_ops": sources.resolve_custom_ops,
-    "overrides": resolve_overrides,
+    "overrides": sources.resolve_overrides,
     "depends": sources.resolve_depends,
     "tolerance": lambda model: resolve_tolerance(model, ("tolerance",), model.settings.tolerance),
-    "containers": signature.resolve_containers,
+    "containers": sources.resolve_containers,
     "inputs_from": lambda model: fills.resolve_inputs_from(
         model, ("inputs_from",), model.settings.inputs_from
     ),
@@ -97,7 +96,6 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
             for index, table in enumerate(settings.inputs)
         ]
         call_paths = signature.resolve_call_paths(model)
-        signature.check_inputs(model)
     if model.has_valid("outputs"):
         tolerances = [
             resolve_tolerance(model, ("outputs", index, "tolerance"), table.tolerance)

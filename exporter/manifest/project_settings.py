@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -18,14 +17,7 @@ from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
 )
 from exporter.manifest.resolved.policy import (
-    ACTIONS,
     DEFAULT_GATE,
-    FINDINGS,
-    Action,
-    FindingKind,
-    Gate,
-    GatePolicy,
-    ModelPolicy,
 )
 from exporter.manifest.resolved.project import (
     Device,
@@ -33,7 +25,7 @@ from exporter.manifest.resolved.project import (
 )
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
-from exporter.manifest.schema.settings import ModelGateTable, ProjectTable
+from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.releases import Release
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import (
@@ -155,7 +147,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     if table.keys() & {"devices", "environments", "toolchains"}:
         resolved = import_plugin("devices").resolve_devices(source, table.get("toolchains"), root)
     _check_folders(source)
-    gate = _resolve_gate(source)
+    gate = import_plugin("gate").resolve_gate(source) if "gate" in table else DEFAULT_GATE
     devices = {device.name for device in resolved["devices"]}
     for name in settings.evidence.keys() - devices:
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
@@ -175,13 +167,8 @@ def check_gate(
     settings: ProjectSettings, models: Collection[str], report: ProblemCollector
 ) -> None:
     """Report gate policies that match no model, which are mistakes."""
-    if settings.file is None:
-        return
-    for policy in settings.project.gate.models:
-        if not any(fnmatchcase(model, policy.models) for model in models):
-            message = f"no model matches{suggest_nearest(policy.models, models)}"
-            path = (*_PATH, "gate", "models", policy.models)
-            report.add(settings.file.build_problem(path, message))
+    if settings.file and settings.project.gate.models:
+        import_plugin("gate").check_models(settings.file, settings.project.gate, models, report)
 
 
 def _build_project(
@@ -203,37 +190,6 @@ def _build_project(
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
         **resolved,
-    )
-
-
-def _resolve_gate(source: SettingsFile) -> Gate:
-    """Return the policies with the lines of their keys; report findings that a table has twice."""
-    table = source.table.gate
-    lines, policies = {"": source.find_line(("gate",))}, []
-    tables: dict[KeyPath, ModelGateTable] = {(): table}
-    tables |= {("models", name): each for name, each in table.models.items()}
-    for start, each in tables.items():
-        prefix = ".".join(map(str, (*start, "")))
-        actions: dict[FindingKind, Action] = {}
-        for action in ACTIONS:
-            for index, name in enumerate(getattr(each, action)):
-                path = ("gate", *start, action, index)
-                if known := actions.get(FINDINGS[name]):
-                    message = f"{quote(name)} is also in `{known}`; remove one of the two"
-                    source.add_problem(path, message)
-                actions.setdefault(FINDINGS[name], action)
-                lines[f"{prefix}{name}"] = source.find_line(path)
-        for key in each.limits:
-            lines[f"{prefix}limits.{key}"] = source.find_line(("gate", *start, "limits", key))
-        limits = {FINDINGS[name]: limit for name, limit in each.limits.items()}
-        policies.append(GatePolicy(actions=actions, limits=limits))
-    return Gate(
-        policy=policies[0],
-        models=tuple(
-            ModelPolicy.from_fields(policy, models=name)
-            for name, policy in zip(table.models, policies[1:], strict=True)
-        ),
-        lines={key: line for key, line in lines.items() if line},
     )
 
 

@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.core.errors import ExporterError
-from exporter.core.git import Git, check_out
+from exporter.core.git import Git
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.planning.plan import Plan, list_cells
+from exporter.plugins.revision import check_out
 from exporter.records.record import CellId, Record
 
 

@@ -25,19 +25,17 @@ from typing import Any, TypeVar
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location, Problem, suggest_nearest
-from exporter.core.frozen_model import Plain
-from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
+from exporter.manifest.resolved.model import Bound, Expectation, Skip, Tolerance
 from exporter.manifest.schema.entry import (
     ConditionTable,
     OptionsTable,
-    OverrideTable,
     Settings,
 )
 from exporter.manifest.schema.tables import AxisTable, ToleranceTable
 from exporter.manifest.syntax import python_source
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import Release
-from exporter.manifest.syntax.table import Table, read_defaults, read_keys
+from exporter.manifest.syntax.table import Table, read_defaults
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (
     KeyPath,
@@ -202,20 +200,6 @@ class EffectiveSettings:
         file = self.context.find_file(name) or self.context.root / name
         self._check_attribute(path, file, (name, attribute))
         return f"{self.relate(path, location)}:{attribute}"
-
-    def check_module_types(self, path: KeyPath, options: Mapping[str, Any]) -> dict[str, Plain]:
-        types = options.get(FUNCTIONS)
-        if not isinstance(types, tuple):
-            return {**options}
-        checked: list[Plain] = []
-        for index, text in enumerate(types):
-            item: KeyPath = (*path, FUNCTIONS, index)
-            if ":" in text:
-                checked.append(self.check_source(item, text))
-            else:
-                form = '"file.py:Class" or "package.module:Class"'
-                self.add_problem(item, f"expected {form}, got {quote(text)}")
-        return {**options, FUNCTIONS: checked}
 
     def check_data_file(self, path: KeyPath, text: str) -> str:
         """Check that a tensor file exists; return it relative to the model's own manifest."""
@@ -392,11 +376,6 @@ def _resolve_bound(table: Bound) -> Bound:
     )
 
 
-#: The keys of a cell that an override can replace, with their meaning.
-_OVERRIDDEN = {key: each for key, each in read_keys(Override).items() if each.gate != "nothing"}
-_CONDITIONS = ("opset", "device")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """The opsets of a model with the same exporter and capture."""
@@ -409,25 +388,6 @@ class Variant:
     def find_path(self, key: str) -> KeyPath | None:
         """Return the path of `key` in the override, or None if there is no override."""
         return None if self.override is None else ("overrides", self.override, key)
-
-
-def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
-    overrides = []
-    for index, table in enumerate(model.settings.overrides):
-        path: KeyPath = ("overrides", index)
-        _check_keys(model, path, table)
-        tolerance = None
-        if table.tolerance:
-            tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance)
-        overrides.append(
-            Override.from_fields(
-                table,
-                opsets=resolve_condition(model, path, table),
-                options=model.check_module_types((*path, "options"), table.options.list_explicit()),
-                tolerance=tolerance,
-            )
-        )
-    return tuple(overrides)
 
 
 def split_variants(model: EffectiveSettings) -> tuple[Variant, ...]:
@@ -460,18 +420,3 @@ def split_variants(model: EffectiveSettings) -> tuple[Variant, ...]:
         )
         for (exporter, capture, origin), opsets in groups.items()
     )
-
-
-def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
-    keys = table.list_explicit()
-    if not any(key in keys for key in _CONDITIONS):
-        message = "needs `opset` or `device`; write settings for all cells in the entry itself"
-        model.add_problem(path, message)
-    if all(key in _CONDITIONS for key in keys):
-        names = join_words((f"`{key}`" for key in _OVERRIDDEN), "or")
-        model.add_problem(path, f"changes nothing; needs {names}")
-    for key in keys:
-        # All devices use the same file of an opset.
-        if key in _OVERRIDDEN and _OVERRIDDEN[key].affects == "file" and table.device != "*":
-            message = "all devices use the same file of an opset; remove `device` or this key"
-            model.add_problem((*path, key), message)

@@ -8,19 +8,19 @@ applies the names of the weights after it has built the model.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
 
 from exporter.core import import_plugin
 from exporter.core.frozen_model import Plain
+from exporter.manifest.resolved.call import Container
 from exporter.manifest.resolved.keys import CustomOp, Generate, Metric
 from exporter.manifest.resolved.model import (
     FilePass,
     ModelSpec,
+    Override,
     ParameterNames,
     StateNames,
 )
 from exporter.manifest.rules.layers import (
-    FUNCTIONS,
     SAVED_MODELS,
     EffectiveSettings,
     split_variants,
@@ -29,7 +29,6 @@ from exporter.manifest.schema.entry import Settings
 from exporter.manifest.syntax.values import (
     CAPTURES,
     EXPORTER_TITLES,
-    FIRST_DYNAMO_OPSET,
     NATIVE_OPSETS,
     REQUESTABLE_OPSETS,
     ExporterName,
@@ -44,8 +43,6 @@ from exporter.manifest.syntax.values import (
 
 #: ONNX has sequences from this opset.
 _FIRST_SEQUENCE_OPSET = 11
-#: ONNX has functions in files from this opset, with IR version 8.
-_FIRST_FUNCTION_OPSET = 15
 
 #: Options of both exporters.
 COMMON_OPTIONS = ("export_params", "external_data", "keep_initializers_as_inputs", "verbose")
@@ -82,7 +79,6 @@ _WRITER_OPTIONS: dict[ExporterName, tuple[str, ...]] = {
     "dynamo": ("external_data", "custom_opsets"),
     "torchscript": ("external_data",),
 }
-_FOLDING_OPTIONS = ("optimize", "do_constant_folding")
 
 
 def list_torch_options(spec: ModelSpec, exporter: ExporterName) -> dict[str, Plain]:
@@ -141,60 +137,6 @@ def check_sequences(model: EffectiveSettings) -> None:
         elif early:
             message = f"ONNX has sequences from opset {_FIRST_SEQUENCE_OPSET}"
             model.add_problem(path, f"{message}, not at {format_opsets(early)}")
-
-
-def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
-    """Return the options of the entry, after a check of these and of those of its overrides."""
-    options = model.settings.options.list_explicit()
-    is_exported = model.has_valid("artifact") and not model.settings.artifact
-    if is_exported and model.has_valid("exporter", "capture", "opsets", "overrides"):
-        _check_options(model, ("options",), options, None)
-        for index, table in enumerate(model.settings.overrides):
-            path: KeyPath = ("overrides", index, "options")
-            _check_options(model, path, table.options.list_explicit(), table.opset)
-    return model.check_module_types(("options",), options)
-
-
-def _check_options(
-    model: EffectiveSettings,
-    path: KeyPath,
-    options: Mapping[str, Plain],
-    opsets: tuple[int, ...] | None,
-) -> None:
-    """Report options that the exporters of these opsets do not have."""
-    exporters = {
-        opset: exporter
-        for opset, exporter in map_exporters(model).items()
-        if opsets is None or opset in opsets
-    }
-    used = set(exporters.values())
-    for key in options:
-        owners = [name for name, names in EXPORTER_OPTIONS.items() if key in names]
-        if used and used.isdisjoint(owners):
-            current = join_words(EXPORTER_TITLES[name] for name in sorted(used))
-            other = join_words(EXPORTER_TITLES[name] for name in owners)
-            limit = "from" if other == "dynamo" else "below"
-            message = f"{current} does not have the option '{key}'; {other} has it, which 'auto' "
-            message += f"selects {limit} opset {FIRST_DYNAMO_OPSET}"
-            model.add_problem((*path, key), message)
-    early = [
-        opset
-        for opset, exporter in exporters.items()
-        if exporter == "torchscript" and opset < _FIRST_FUNCTION_OPSET
-    ]
-    has_override = opsets is None and any(
-        FUNCTIONS in table.options.list_explicit() for table in model.settings.overrides
-    )
-    if options.get(FUNCTIONS) and early and not has_override:
-        message = f"ONNX has functions from opset {_FIRST_FUNCTION_OPSET}, not at "
-        message += f"{format_opsets(early)}; write it in [[models.ID.overrides]] with "
-        message += f'opset = ">={_FIRST_FUNCTION_OPSET}"'
-        model.add_problem((*path, FUNCTIONS), message)
-    if "export_params" in options and not options["export_params"]:
-        for key in _FOLDING_OPTIONS:
-            if options.get(key):
-                message = "computes new weights, but `export_params = false` removes them from the"
-                model.add_problem((*path, key), f"{message} file; remove one of the two")
 
 
 def list_exporters(settings: Settings) -> frozenset[ExporterName]:
@@ -333,3 +275,28 @@ def resolve_generate(model: EffectiveSettings) -> Generate | None:
         return None
     generate: Generate | None = import_plugin("generation_rules").resolve_generate(model)
     return generate
+
+
+def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
+    """Return every container with a type, after a check of its reference."""
+    if not model.settings.containers:
+        return ()
+    containers: tuple[Container, ...] = import_plugin("call").resolve_containers(model)
+    return containers
+
+
+def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
+    """Return the options of the entry, after a check of these and of those of its overrides."""
+    overrides = (table.options for table in model.settings.overrides)
+    if not any(each.model_fields_set for each in (model.settings.options, *overrides)):
+        return {}
+    options: dict[str, Plain] = import_plugin("options").resolve_options(model)
+    return options
+
+
+def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
+    """Return the overrides, and report those that change nothing or all cells."""
+    if not model.settings.overrides:
+        return ()
+    overrides: tuple[Override, ...] = import_plugin("overrides").resolve_overrides(model)
+    return overrides

@@ -401,47 +401,6 @@ def find_next_position(used: Iterable[tuple[Step, ...]], reserved: frozenset[int
     return position
 
 
-def find_conflicts(values: Sequence[tuple[str, str]]) -> Mapping[int, str]:
-    """Return a message for the index of each path and name that does not fit into one call.
-
-    A missing position is reported for the value after it.
-    """
-    problems: dict[int, str] = {}
-    owners: dict[tuple[Step, ...], int] = {}
-    containers: dict[tuple[Step, ...], dict[Step, int]] = {}
-    for index, (text, _) in enumerate(values):
-        root, steps = parse_call_path(text)
-        path = (root, *steps)
-        prefixes = [path[:end] for end in range(2, len(path) + 1)]
-        owner = next((owners[prefix] for prefix in prefixes if prefix in owners), None)
-        if owner is None and path in containers:
-            owner = min(containers[path].values())
-        if owner is not None:
-            problems[index] = f"'{text}' is already used by {values[owner][1]}"
-            continue
-        owners[path] = index
-        for end in range(1, len(path)):
-            containers.setdefault(path[:end], {}).setdefault(path[end], index)
-    for container, children in containers.items():
-        if container != ("kwargs",):
-            problems = {**_find_child_problem(container, children), **problems}
-    return problems
-
-
-def _find_child_problem(
-    container: tuple[Step, ...], children: Mapping[Step, int]
-) -> dict[int, str]:
-    """Return a problem if positions and keys are mixed or a position is missing."""
-    name = format_call_path("", container)[1:]
-    positions = sorted(step for step in children if isinstance(step, int))
-    if len(positions) < len(children) and positions:
-        return {max(children.values()): f"'{name}' cannot have both positions and keys"}
-    for expected, position in enumerate(positions):
-        if position != expected:
-            return {children[position]: f"'{name}[{expected}]' is missing before this position"}
-    return {}
-
-
 T = TypeVar("T")
 _Path = tuple[Step, ...]
 

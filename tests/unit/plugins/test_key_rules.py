@@ -55,6 +55,18 @@ ROWS = [
     ("generation_rules", 'exporter = "transformers"', "needs the key `generate`"),
     ("generation_rules", "tokens = 0.5", "no loop selects tokens"),
     ("generation_rules", 'rollout = { steps = 4, feeds = { z = "x" } }', "no output has the name"),
+    ("call", 'inputs = [{ name = "x", shape = [3], scalar = true }]', "has the shape []"),
+    ("call", 'inputs = [{ name = "x", shape = [3], optional = true }]', "cannot write optional"),
+    ("call", 'inputs = [{ name = "x", shape = [3], at = "args[1]" }]', "'args[0]' is missing"),
+    ("call", 'constants = [{ at = "args[2]" }]', "'args[1]' is missing"),
+    ("call", 'containers = [{ at = "args[0]", type = "set" }]', 'expected "list"'),
+    ("options", "options = { optimize = true, export_params = false }", "computes new weights"),
+    (
+        "options",
+        "overrides = [{ opset = 18, options = { optimize = true, export_params = false } }]",
+        "computes new weights",
+    ),
+    ("overrides", "overrides = [{ opset = 18 }]", "changes nothing"),
 ]
 LEVELS = ("entry", "parent", "file", "project")
 
@@ -104,21 +116,36 @@ def test_a_missing_plugin_is_an_error(
         load(tmp_path, lines, "entry")
 
 
-DEVICE_TABLES = [
-    ('[tool.exporter.devices.gpu]\nruntime = "onnxruntime"', "needs `providers`"),
-    ('[tool.exporter.environments."A b"]\nrequirements = ["numpy"]', "expected a name of a-z"),
-    ('[tool.exporter.toolchains.current]\nrequirements = ["torch"]', "the project's own packages"),
+TABLES = [
+    ("devices", '[tool.exporter.devices.gpu]\nruntime = "onnxruntime"', "needs `providers`"),
+    (
+        "devices",
+        '[tool.exporter.environments."A b"]\nrequirements = ["numpy"]',
+        "expected a name of a-z",
+    ),
+    (
+        "devices",
+        '[tool.exporter.toolchains.current]\nrequirements = ["torch"]',
+        "the project's own packages",
+    ),
+    ("gate", '[tool.exporter.gate]\nblock = ["fixed"]\nwarn = ["fixed"]', "is also in `block`"),
+    ("gate", '[tool.exporter.gate.models."a*"]\nwarn = ["fixed"]', "no model matches"),
 ]
 
 
-@pytest.mark.parametrize(("table", "problem"), DEVICE_TABLES)
+@pytest.mark.parametrize(("plugin", "table", "problem"), TABLES)
 @pytest.mark.parametrize("is_missing", [False, True])
-def test_a_table_of_devices_needs_its_plugin(
-    table: str, problem: str, is_missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_table_of_the_project_needs_its_plugin(
+    plugin: str,
+    table: str,
+    problem: str,
+    is_missing: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root = make_project(tmp_path, {"pyproject.toml": table, "manifests/net.toml": "format = 1\n"})
     if is_missing:
-        monkeypatch.setitem(exporter.core._PLUGINS, "devices", "missing")
+        monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
     error = ModuleNotFoundError if is_missing else ExporterError
     with pytest.raises(error, match="missing" if is_missing else problem):
         load_project(root)
@@ -127,7 +154,7 @@ def test_a_table_of_devices_needs_its_plugin(
 def test_a_plain_entry_imports_no_rule_of_another_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for plugin in {"devices", *(plugin for plugin, _, _ in ROWS)}:
+    for plugin, _, _ in (*ROWS, *TABLES):
         monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
     text = "\n".join(f"{key} = {value}" for key, value in KEYS.items())
     files = {
