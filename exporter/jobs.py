@@ -148,13 +148,11 @@ class JobFolder:
         """Return the folder of the exporter's optional reports for `opset`."""
         return self.path / "logs" / str(opset)
 
-    def rollout(self, step: int) -> Path:
-        """Return the folder with PyTorch's inputs and outputs of a step of the rollout."""
-        return self.path / "rollout" / f"step_{step}"
-
-    def passes(self, opset: int) -> Path:
-        """Return the folder of the files before and after each pass; removed if all is right."""
-        return self.path / "passes" / str(opset)
+    def locate(self, sample: Sample) -> Path:
+        """Return the folder of a sample or of a step, in ONNX's test data layout."""
+        if sample.kind == "rollout":
+            return self.path / "rollout" / f"step_{sample.index}"
+        return self.sample(sample.index)
 
     def read_records(self, skip: Collection[Path] = ()) -> dict[CellId, Record]:
         """Return every valid record by its cell.
@@ -334,7 +332,7 @@ class Reference(ChecksummedModel):
     `JobFolder.weight`."""
 
     rollout: Items[Sample] = ()
-    """The steps of the rollout; see `JobFolder.rollout`."""
+    """The steps of all loops; see `JobFolder.locate`."""
     metric: Items[float] = ()
     """The metric of the entry: PyTorch's, and that of a model that returns zeros."""
     captures: Items[str] = ()
@@ -392,6 +390,11 @@ class Reference(ChecksummedModel):
         values = [sample for sample in self.samples if sample.kind == "values"]
         chosen += sorted(values, key=lambda sample: bool(sample.changed_input))[:1]
         return self.model_copy(update={"samples": tuple(chosen)})
+
+    @property
+    def all_samples(self) -> tuple[Sample, ...]:
+        """The samples, and the steps of all loops."""
+        return (*self.samples, *self.rollout)
 
     @property
     def promised_samples(self) -> tuple[Sample, ...]:

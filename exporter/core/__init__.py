@@ -29,20 +29,20 @@ _PLUGINS = {
     "forward": "python_code",
     "gate": "gate_settings",
     "generate": "generation",
-    "generation_rules": "generation_rules",
     "github": "github",
     "inputs_from": "inputs_from",
     "invalid_table": "invalid_tables",
     "landlock": "landlock",
     "live": "live_progress",
     "measure": "measurement",
+    "metric": "metric",
     "missing_kernel": "diagnosis.missing_kernel",
     "noop": "noop_snapshot",
     "options": "option_rules",
     "overrides": "option_rules",
     "pages": "model_pages",
     "parameters": "weight_interface",
-    "passes": "passes.passes",
+    "passes": "passes",
     "recheck": "recheck",
     "regions": "operator_regions",
     "repeat": "repeated_tables",
@@ -66,5 +66,10 @@ _PLUGINS = {
 }
 
 
-def import_plugin(name: str) -> Any:
-    return import_module(f"exporter.plugins.{_PLUGINS[name]}")
+def import_plugin(name: str, part: str = "") -> Any:
+    """Return the module of a plugin, or a part of its package.
+
+    The parts of a key: `declaration` reads its value, `check` proves it without torch, `work` is
+    its part of a job, with torch.
+    """
+    return import_module(".".join(filter(None, ("exporter.plugins", _PLUGINS[name], part))))

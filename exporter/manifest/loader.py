@@ -35,6 +35,7 @@ from exporter.manifest.rules.validation import (
 )
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
 from exporter.manifest.schema.tables import InputTable
+from exporter.manifest.syntax.table import Table, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
 from exporter.manifest.syntax.values import KeyPath, quote
 
@@ -47,9 +48,6 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "weights": sources.resolve_weights,
     "weights_names": sources.resolve_weights_names,
     "weights_sha256": sources.resolve_weights_hash,
-    "passes": sources.resolve_passes,
-    "metric": sources.resolve_metric,
-    "generate": sources.resolve_generate,
     "artifact": sources.resolve_artifact,
     "expect": lambda model: resolve_conditions(model, "expect", Expectation),
     "skip": lambda model: resolve_conditions(model, "skip", Skip),
@@ -72,19 +70,29 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec:
     _check_required_keys(model)
     _check_devices(model)
     fields: dict[str, Any] = {key: getattr(settings, key) for key in Keys.model_fields}
+    for key, value in fields.items():
+        if isinstance(value, Table) and model.has_valid(key):
+            fields[key] = model.check_functions((key,), value)
     fields |= {key: rule(model) for key, rule in _RESOLVERS.items() if model.has_valid(key)}
+    for plugin in _list_plugins(model):
+        fields |= import_plugin(plugin, "declaration").resolve(model)
     fields |= _resolve_signature(model)
     if model.report or model.broken:
         return _make_invalid_spec(model)
-    is_variant = bool(settings.passes) and model.is_own(("passes",))
     return ModelSpec(
         id=model.id,
         manifest=model.entry.file.name,
         line=model.entry.file.lines[model.entry.path],
-        parent=getattr(model.entry.table, "extends", "") if is_variant else "",
         constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
         **fields,
     )
+
+
+def _list_plugins(model: EffectiveSettings) -> dict[str, None]:
+    """Return the plugins of the keys that a layer sets, each once."""
+    keys = {key: each.plugins for key, each in read_keys(Settings).items() if each.plugins}
+    used = (plugins for key, plugins in keys.items() if (key,) in model.origins)
+    return dict.fromkeys(chain.from_iterable(used))
 
 
 def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
@@ -110,10 +118,6 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     comparators = [None] * len(settings.outputs)
     if any(table.compare is not None or table.masked_by for table in settings.outputs):
         comparators = import_plugin("compare").resolve_comparators(model, shapes)
-    rollout = None
-    has_loop = settings.rollout or settings.generate or settings.tokens is not None
-    if has_loop and model.has_valid("rollout", "generate"):
-        rollout = import_plugin("generation_rules").resolve_rollout(model, shapes)
     axes = resolve_axes(model, tuple(shapes.values()))
     has_cases = model.has_valid("cases") and settings.cases
     cases = import_plugin("cases").resolve_cases(model, axes) if has_cases else ()
@@ -144,7 +148,6 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
         "inputs": inputs,
         "outputs": outputs,
         "axes": axes,
-        "rollout": rollout,
         "cases": cases,
     }
 
@@ -160,11 +163,16 @@ def _resolve_fill(model: EffectiveSettings, path: KeyPath, table: InputTable) ->
 
 
 def _check_required_keys(model: EffectiveSettings) -> None:
+    settings = model.settings
     for key in Settings.required:
         if (key,) not in model.origins and key not in model.broken:
             choice = _OTHER_PLACES.get(key, "")
             message = f"needs the key '{key}'{choice}; add `{key} = {EXAMPLES[key]}`"
             model.report.add(model.entry.file.build_problem(model.entry.path, message))
+    is_generator = settings.exporter == "transformers" and model.has_valid("exporter", "generate")
+    if is_generator and not settings.generate:
+        message = "needs the key `generate`, such as `generate = { steps = 32 }`"
+        model.add_problem(("exporter",), message)
 
 
 def _check_devices(model: EffectiveSettings) -> None:
@@ -260,7 +268,7 @@ class InheritanceGraph:
         """Return the layers of an entry, with the interface of a model that generates."""
         layers: Iterable[Layer] = self.list_layers(entry, report)
         if any(layer.table.generate for layer in layers):
-            plugin = import_plugin("generation_rules")
+            plugin = import_plugin("generate", "declaration")
             layers = plugin.add_interfaces(layers, self._interfaces, report)
         return layers
 
@@ -449,7 +457,7 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
         if isinstance(file, Problem):
             report.add(file)
         elif name.endswith(INTERFACE):
-            yield import_plugin("generation_rules").validate_interface(file, report)
+            yield import_plugin("generate", "declaration").validate_interface(file, report)
         else:
             yield validate_manifest(file, report)
 

@@ -7,7 +7,6 @@ own. A measurement never fails a cell: the gate compares its ratios with the acc
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,18 +14,14 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 from onnx import parser
 
-from exporter.checks.metric_checks import InvalidMetric, compute_metric
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.core.import_object import load_attribute
-from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
-from exporter.plugins.generation import GeneratorPart
 from exporter.plugins.kernels import load_kernels
+from exporter.plugins.rollout.work import make_loops
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import (
     Latency,
@@ -34,26 +29,16 @@ from exporter.records.record import (
     Measurements,
     PeakMemory,
     Record,
-    Stage,
     Status,
 )
 from exporter.runtimes import (
     RuntimeProcessEnd,
-    Session,
     measure_file_load,
     open_session,
 )
 from exporter.runtimes.drivers.driver import LoadFigures
-from exporter.runtimes.session import OnnxValue
 from exporter.worker.export.attempts import ExportContext
-from exporter.worker.inputs.call import Array, from_numpy
-from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, format_message, wrap_errors
-from exporter.worker.reference.eager_run import (
-    BufferSnapshot,
-    run_model,
-    to_value,
-)
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 
 _SMALL = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
 
@@ -150,32 +135,6 @@ def _time_runs(
         state.restore()
 
 
-def make_loops(
-    model: Model, context: CheckContext, session: Session
-) -> tuple[Callable[[], None], Callable[[], None], int] | None:
-    """Return the loops of file and PyTorch after a prompt of one row, and their tokens."""
-    spec, steps = context.spec, context.reference.rollout
-    if not (steps and spec.generate and spec.rollout and isinstance(model, GeneratorPart)):
-        return None
-    feeds, names = spec.rollout.feeds, [output.name for output in spec.outputs]
-    loops = (loop for loop in model.list_loops(spec) if loop.name.startswith("prompt 1 x "))
-    prompt = next(loops)
-    folders = [context.folder.rollout(s.index) for s in steps if s.name.startswith(prompt.name)]
-    calls = [context.samples.read(folder, spec).inputs for folder in folders]
-
-    def run_file() -> None:
-        states: dict[str, Array] = {}
-        for inputs in calls:
-            values = zip(names, session.run({**inputs, **states}), strict=True)
-            states = {feeds[name]: np.asarray(each) for name, each in values if name in feeds}
-            states["input_ids"] = states["input_ids"][:, -1:].argmax(-1)
-
-    def run_pytorch() -> None:
-        model.generate_logits(prompt.request, len(calls))
-
-    return (run_file, run_pytorch, len(calls)) if calls else None
-
-
 def _measure_session(
     context: ExportContext, check_context: CheckContext, device: Device
 ) -> LoadFigures | str:
@@ -217,43 +176,3 @@ def time_alternately(
             call()
             times.append(time.perf_counter() - start)
     return file_times, pytorch_times
-
-
-def measure_metric(model: Model, spec: ModelSpec, root: Path) -> tuple[float, ...]:
-    """Return the metric of PyTorch, and of a model that returns zeros; () if there is none.
-
-    Raises:
-        Failure: Stage `source`, if the function fails or returns no number.
-    """
-    if spec.metric is None:
-        return ()
-    call = spec.metric.call
-    with wrap_errors(Stage.SOURCE):
-        function = load_attribute(call, (root / spec.manifest).parent)
-    buffers = BufferSnapshot(model)
-
-    def run(**arrays: Array) -> dict[str, OnnxValue]:
-        if missing := [item.name for item in spec.inputs if item.name not in arrays]:
-            raise TypeError(f"the model needs the inputs {join_names(missing)}")
-        tensors = {
-            item.name: from_numpy(np.asarray(arrays[item.name]), is_complex=item.is_complex)
-            for item in spec.inputs
-        }
-        outputs = run_model(model, spec, tensors)
-        buffers.restore()
-        pairs = zip(spec.outputs, outputs, strict=True)
-        return {output.name: to_value(value) for output, value in pairs}
-
-    def run_zeros(**arrays: Array) -> dict[str, OnnxValue]:
-        values = run(**arrays).items()
-        return {name: [] if isinstance(v, list) else np.zeros_like(v) for name, v in values}
-
-    try:
-        value = compute_metric(function, call, run)
-    except InvalidMetric as error:
-        message = format_message(f"metric: {error}; it is called with PyTorch's model")
-        raise Failure(Stage.SOURCE, message) from error
-    try:
-        return value, compute_metric(function, call, run_zeros)
-    except InvalidMetric:
-        return value, -math.inf

@@ -40,9 +40,9 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
     if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):
         return None
-    # A pass may read the name, and `contract.json` contains it.
+    # Another file may depend on the name, and `contract.json` contains it.
     is_renamed = spec.id != opset.reuse_from
-    if is_renamed and (spec.passes or source.contract.exists()):
+    if is_renamed and (spec.file_step or source.contract.exists()):
         return None
     # After a thorough run, the usual samples may have replaced the thorough ones.
     is_thorough = spec.thorough or any(record.thorough for record in records)

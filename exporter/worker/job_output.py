@@ -161,10 +161,10 @@ class JobOutput:
         """Write a record with everything that it depends on, and return it."""
         names = self.spec.list_data_files((record.cell.opset,))
         folder = (self.root / self.spec.manifest).parent
-        passes = (folder / each.call.rpartition(":")[0] for each in self.spec.passes)
+        steps = (folder / name for name in self.spec.step_files)
         data = (self.root / name for name in names)
         files, folders = expand_globs(folder, self.spec.depends)
-        declared = (*data, *self.custom.kernels.libraries, *passes, *files)
+        declared = (*data, *self.custom.kernels.libraries, *steps, *files)
         accesses = self.opened.list_accesses()
         accesses = replace(accesses, listed=(*accesses.listed, *folders))
         # A record contains the versions of the packages in an environment instead of its files.

@@ -15,6 +15,7 @@ from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_vers
 from exporter.checks.model_file import measure_artifact
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core import import_plugin
+from exporter.core.check_table import KEY_CHECKS
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
@@ -71,9 +72,7 @@ from exporter.worker.verify.run_checks import (
 custom_ops, data_files, diagnosis, inputs_from = map(
     import_plugin, ("custom_ops", "files", "diagnosis", "inputs_from")
 )
-measurement, passes, review, rollout, weight_interface = map(
-    import_plugin, ("measure", "passes", "review", "rollout", "parameters")
-)
+measurement, review, weight_interface = map(import_plugin, ("measure", "review", "parameters"))
 captured_models = import_plugin("program")
 
 
@@ -180,16 +179,15 @@ def check_file(
 ) -> None:
     """Check the file on all devices, and write their records."""
     output, opset = job.output, context.job
-    if context.spec.passes:
+    step = import_plugin(context.spec.file_step, "work") if context.spec.file_step else None
+    if step:
         try:
             with times.measure(Stage.CONVERT):
-                sources, notes = passes.apply_passes(
-                    output, context.spec, opset.opset, job.reference
-                )
+                sources, notes = step.apply(output, context.spec, opset.opset, job.reference)
         except Failure as failure:
             output.write_failures((opset,), failure, times)
             return
-        exported = replace(exported, sources=sources, notes=(*exported.notes, *notes))
+        exported = replace(exported, notes=(*exported.notes, *notes))
     with times.measure(Stage.STRUCTURE):
         facts = measure_artifact(output.folder.model(opset.opset), output.spec.id)
     with times.measure(REFERENCE):
@@ -234,13 +232,12 @@ def check_file(
         record = output.write_record(record)
         if record.status.is_red and not record.undiagnosed:
             explain = partial(diagnosis.explain_record, record, context, view, device)
-            if exported.sources:
-                sources = exported.sources
-                explain = partial(passes.explain_passes, record, sources, proof, context, device)
+            if step:
+                explain = partial(step.explain, record, sources, proof, context, device)
             output.diagnose((record,), explain)
         is_right = is_right and record.status is Status.PASS
-    if is_right and exported.sources:
-        passes.remove_sources(output, opset.opset)
+    if is_right and step:
+        step.remove_sources(output, opset.opset)
 
 
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
@@ -348,10 +345,13 @@ def _compute_reference(
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     weights, weight_inputs = weight_interface.describe_weights(model, spec, inputs, names, folder)
     update = {
+        **{
+            key: import_plugin(key, "work").compute_reference(model, spec, inputs, folder, root)
+            for key in KEY_CHECKS
+            if getattr(spec, key) is not None
+        },
         "weights": weights,
         "weight_inputs": weight_inputs,
-        "metric": measurement.measure_metric(model, spec, root),
-        "rollout": rollout.compute_rollout(model, spec, inputs, folder),
         "unproved": {**reference.unproved, "": loaded.unproved + reference.unproved.get("", ())},
     }
     reference = reference.model_copy(update=update)

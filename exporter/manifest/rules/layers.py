@@ -35,7 +35,7 @@ from exporter.manifest.schema.tables import AxisTable, ToleranceTable
 from exporter.manifest.syntax import python_source
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import Release
-from exporter.manifest.syntax.table import Table, read_defaults
+from exporter.manifest.syntax.table import FUNCTION, Table, read_defaults
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (
     KeyPath,
@@ -200,6 +200,13 @@ class EffectiveSettings:
         file = self.context.find_file(name) or self.context.root / name
         self._check_attribute(path, file, (name, attribute))
         return f"{self.relate(path, location)}:{attribute}"
+
+    def check_functions(self, path: KeyPath, table: Table) -> Table:
+        """Check the functions that a table names; return it with names as `check_function`."""
+        fields = type(table).model_fields
+        calls = {name: getattr(table, name) for name in fields if FUNCTION in fields[name].metadata}
+        update = {name: self.check_function((*path, name), text) for name, text in calls.items()}
+        return table.model_copy(update=update)
 
     def check_data_file(self, path: KeyPath, text: str) -> str:
         """Check that a tensor file exists; return it relative to the model's own manifest."""

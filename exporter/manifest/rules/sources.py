@@ -1,4 +1,4 @@
-"""Resolve the source of a model: weights, finished files, passes, dependencies.
+"""Resolve the source of a model: weights, finished files, dependencies.
 
 A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, a TorchScript module
 (`.pt`) to TorchScript. An `artifact` belongs to none, because it is not exported. The worker
@@ -12,9 +12,8 @@ import posixpath
 from exporter.core import import_plugin
 from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.call import Container
-from exporter.manifest.resolved.keys import CustomOp, Generate, Metric
+from exporter.manifest.resolved.keys import CustomOp
 from exporter.manifest.resolved.model import (
-    FilePass,
     ModelSpec,
     Override,
     ParameterNames,
@@ -204,25 +203,6 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
             return ParameterNames(names=names)
 
 
-def resolve_passes(model: EffectiveSettings) -> tuple[FilePass, ...]:
-    passes = []
-    for index, item in enumerate(model.settings.passes):
-        path: KeyPath = ("passes", index)
-        arguments = {} if isinstance(item, str) else dict(item.__pydantic_extra__ or {})
-        call = model.check_function(path, item if isinstance(item, str) else item.call)
-        if reserved := arguments.keys() & {"source", "target", "samples"}:
-            message = "is a parameter that the tool sets; give the argument another name"
-            model.add_problem((*path, min(reserved)), message)
-        passes.append(FilePass(call=call, arguments=arguments))
-    return tuple(passes)
-
-
-def resolve_metric(model: EffectiveSettings) -> Metric | None:
-    table = model.settings.metric
-    if table is None:
-        return None
-    call = model.check_function(("metric", "call"), table.call)
-    return table.model_copy(update={"call": call})
 
 
 def resolve_artifact(model: EffectiveSettings) -> str:
@@ -267,14 +247,6 @@ def resolve_custom_ops(model: EffectiveSettings) -> tuple[CustomOp, ...]:
         return ()
     resolved: tuple[CustomOp, ...] = import_plugin("custom_op_rules").resolve_custom_ops(model)
     return resolved
-
-
-def resolve_generate(model: EffectiveSettings) -> Generate | None:
-    """Return the key of a model that generates, and report keys that do not apply to it."""
-    if not model.settings.generate and model.settings.exporter != "transformers":
-        return None
-    generate: Generate | None = import_plugin("generation_rules").resolve_generate(model)
-    return generate
 
 
 def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:

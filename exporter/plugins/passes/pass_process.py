@@ -12,7 +12,7 @@ from typing import Any
 
 from exporter.checks.protocol import read_sample
 from exporter.core.import_object import load_attribute, prepend_to_path
-from exporter.manifest import ModelSpec
+from exporter.manifest import FilePass, ModelSpec
 from exporter.worker.dependencies.opened_files import FileAccesses, OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import list_loaded_packages, watch_searches
 from exporter.worker.process.failure import format_traceback_tail
@@ -31,10 +31,10 @@ class PassReport:
 
 
 def run_pass(
-    root: Path, spec: ModelSpec, number: int, paths: tuple[Path, Path], samples: tuple[Path, ...]
+    root: Path, spec: ModelSpec, each: FilePass, paths: tuple[Path, Path], samples: tuple[Path, ...]
 ) -> PassReport:
     """Call a pass of an entry."""
-    each, (source, target) = spec.passes[number], paths
+    source, target = paths
     opened, reads = OpenedFiles(), watch_variables()
     problem, detail, is_out_of_memory = "", "", False
     watch_searches(root)

@@ -28,6 +28,7 @@ from exporter.checks.comparison.compare_samples import apply_sample_noise
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, DamagedSample, SampleData, hash_sample
+from exporter.checks.sample_checks import SAMPLE_KINDS
 from exporter.core.device_name import DeviceName
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import join_lines, round_up_two_digits, truncate
@@ -89,11 +90,11 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         reference=reference,
     )
     writer = _FolderWriter(spec, target, context, list_open_inputs(model))
-    for sample in (*reference.samples, *reference.rollout):
+    for sample in reference.all_samples:
         try:
             writer.add(sample)
         except (DamagedSample, OSError) as error:
-            return TargetResult(problems=(f"{_find_stored(built, sample).name}: {error}; {_FIX}",))
+            return TargetResult(problems=(f"{built.locate(sample).name}: {error}; {_FIX}",))
     if not writer.sets:
         return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
@@ -106,11 +107,6 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         allowed=tuple(writer.allowed.values()),
         sources=writer.sources,
     )
-
-
-def _find_stored(folder: JobFolder, sample: Sample) -> Path:
-    """Return the folder of a sample, or of a step of the rollout."""
-    return (folder.rollout if sample.kind == "rollout" else folder.sample)(sample.index)
 
 
 def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) -> None:
@@ -171,11 +167,11 @@ class _FolderWriter:
         Raises:
             DamagedSample, OSError: If the stored sample cannot be read or was changed.
         """
-        stored = _find_stored(self.context.folder, sample)
+        stored = self.context.folder.locate(sample)
         if sample.sha256 and hash_sample(stored) != sample.sha256:
             raise DamagedSample("is not what was proved")
         data_set = self.target.folder / f"test_data_set_{len(self.sets)}"
-        if sample.kind not in ("masked", "rollout") and not sample.error:
+        if sample.kind in SAMPLE_KINDS.values() and not sample.error:
             try:
                 content = self._encode(sample, stored)
             except UnsupportedSample as error:
@@ -408,8 +404,8 @@ def open_samples(folder: Path, publication: Publication) -> Iterator[tuple[JobFo
                 target.write_bytes(read_regular_file(folder / source, TENSOR_LIMIT))
             except OSError as error:
                 raise DamagedFolder(f"{source} cannot be read: {error}") from error
-        for sample in (*reference.samples, *reference.rollout):
-            path = _find_stored(samples, sample)
+        for sample in reference.all_samples:
+            path = samples.locate(sample)
             if not path.is_dir() or hash_sample(path) != sample.sha256:
                 raise DamagedFolder(f"the sample '{sample.name}' differs from its hash")
         yield samples, reference

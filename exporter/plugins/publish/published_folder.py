@@ -27,6 +27,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import join_lines
 from exporter.jobs import is_weights_name
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.resolved.keys import DECODER
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.model_pages import describe_contract
@@ -334,7 +335,8 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
-    names = ("generate.py", GENAI_CONFIG) if spec.generate and spec.rollout else ()
+    is_decoder = spec.generate is not None and spec.generate.part == DECODER
+    names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
     is_pair = any(".encoder." in item.name for item in spec.inputs)  # unknown to GenAI
     for name in names[: 1 if is_pair else 2]:
         write_text(folder / name, render(name, templates, spec=spec))

@@ -15,6 +15,7 @@ from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, wr
 from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
+from exporter.plugins.passes.declaration import PASSES, find_files
 from exporter.plugins.repro.repro_script import (
     render_readme,
     render_repro_script,
@@ -32,7 +33,7 @@ DECLARED, SHOWING = "declared", "showing"
 _COMPARATORS = Path(exporter.__file__).parent / "checks" / "comparison" / "comparators.py"
 #: All names in a reproducer's folder.
 _NAMES = {
-    *(SOURCES, DECLARED, SHOWING, "passes"),
+    *(SOURCES, DECLARED, SHOWING, PASSES),
     *("repro.py", "README.md", "comparators.py", "weights.json"),
 }
 _ANONYMIZE = "exporter.plugins.repro.child:anonymize"
@@ -77,9 +78,9 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     failing = [item for item in reference.samples if item.name == name and not item.error]
     sample = (failing or list(reference.samples))[0]
     # The folders with the files before and after the broken pass, if there is one.
-    files, last = cell.built.passes(cell.record.cell.opset), cell.record.broken_pass
-    passes = {"before": files / str(last - 1), "after": files / str(last)} if last else {}
-    for path in passes.values():
+    files, last = find_files(cell.built, cell.record.cell.opset), cell.record.broken_pass
+    around = {"before": files / str(last - 1), "after": files / str(last)} if last else {}
+    for path in around.values():
         if not path.is_dir():
             message = f"{path}: is missing; export the model again"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
@@ -98,8 +99,8 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
             for path in paths:
                 shutil.copyfile(path, folder / target / path.name)
     _copy_sources(cell, folder)
-    for kind, path in passes.items():
-        shutil.copytree(path, folder / "passes" / kind)
+    for kind, path in around.items():
+        shutil.copytree(path, folder / PASSES / kind)
     script = render_repro_script(
         spec, cell.record, cell.device, sample, reference, is_anonymous=cell.is_anonymous
     )

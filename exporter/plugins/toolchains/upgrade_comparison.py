@@ -43,7 +43,7 @@ class CellChange:
     before: str
     after: str
     """`error at convert`, or the text for a cell without a result."""
-    passes: bool
+    is_green: bool
     """Whether the file passes in the later result, also if the manifest expects a failure."""
     message: str
     runtime: str
@@ -130,7 +130,7 @@ def _compare_outcomes(cell: CellId, before: Record | None, after: Record | None)
         cell=cell,
         before=format_record(before),
         after=format_record(after),
-        passes=after is not None and after.status in (Status.PASS, Status.XPASS),
+        is_green=after is not None and after.status in (Status.PASS, Status.XPASS),
         message=after.message if after is not None else "",
         runtime=runtime,
     )
@@ -226,8 +226,8 @@ def group_outcomes(comparison: UpgradeComparison) -> tuple[OpsetGroup[CellChange
 
 def summarize_outcomes(comparison: UpgradeComparison, exporter: ExporterName) -> str:
     """Return the numbers of the cells that survive, fail and need another runtime."""
-    red = [each for each in comparison.outcomes if not each.passes]
-    older = sum(bool(each.runtime) for each in comparison.outcomes if each.passes)
+    red = [each for each in comparison.outcomes if not each.is_green]
+    older = sum(bool(each.runtime) for each in comparison.outcomes if each.is_green)
     green = len(comparison.outcomes) - len(red)
     stages = Counter(each.after for each in red)
     reasons = ", ".join(f"{count} {text}" for text, count in stages.most_common())

@@ -15,7 +15,6 @@ import numpy as np
 
 from exporter.checks.comparison.compare_samples import apply_sample_noise
 from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.metric_checks import find_tie_margin
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, DamagedSample
 from exporter.core.errors import ExitCode, ExporterError
@@ -23,7 +22,6 @@ from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.text import join_lines, join_names, pluralize
 from exporter.jobs import Sample
 from exporter.manifest import Device, ModelSpec
-from exporter.manifest.syntax.table import list_functions
 from exporter.plugins.kernels import load_kernels
 from exporter.plugins.publish.child import DamagedFolder, open_samples, prove_folder
 from exporter.plugins.publish.published_folder import (
@@ -34,12 +32,14 @@ from exporter.plugins.publish.published_folder import (
     list_special_files,
     list_unlisted_files,
 )
+from exporter.plugins.rollout.check import find_tie_margin, list_loops
 from exporter.plugins.verify.client import (
     FILES_CHECK,
     GENAI_CHECK,
     DeviceVerdict,
     PublishedFile,
     hash_settings,
+    list_check_functions,
 )
 from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable
@@ -101,7 +101,7 @@ def check_folder(
                 f"expected regular files, which can be copied: {join_names(special)}"
             )
         # Not the functions that the folder names.
-        calls, known = _list_functions(spec), _list_functions(kernels) if kernels else []
+        calls, known = list_check_functions(spec), list_check_functions(kernels) if kernels else []
         if not set(calls) <= set(known):
             raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
         spec = spec.model_copy(update={"manifest": kernels.manifest}) if kernels else spec
@@ -176,10 +176,6 @@ def _check_files(item: PublishedFile, problems: list[str]) -> CheckResult:
     return CheckResult(check=FILES_CHECK, status=Status.FAIL, message=text)
 
 
-def _list_functions(spec: ModelSpec) -> list[str]:
-    return [*list_functions(spec.outputs), *list_functions(spec.metric)]
-
-
 def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kernels:
     if not any(op.ort_library or op.reference for op in spec.custom_ops):
         return NO_KERNELS
@@ -198,19 +194,18 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
     status, count, equal = Status.FAIL, 0, 0
     with open_samples(item.folder, publication) as (job, reference):
         context = CheckContext(folder=job, opset=publication.opset, spec=spec, reference=reference)
-        steps = reference.rollout
-        starts = [index for index, step in enumerate(steps) if step.begins]
+        loops = list_loops(reference)
         # The last prompt is one row, longer than a sliding window if there is one.
-        last = steps[starts[-1]].axes if starts else {}
+        last = loops[-1][0].axes if loops else {}
         is_alone = last.get("batch") == 1 and last.get("length", 1) > 1
         try:
-            if not starts:
+            if not loops:
                 raise ValueError("the published folder has no prompts; publish the entry again")
             generate = _open_package(item.path, spec, is_alone=is_alone)
-            for start, end in zip(starts, [*starts[1:], None], strict=True):
-                compared = compare_tokens(steps[start:end], context, generate)
+            for steps in loops:
+                compared = compare_tokens(steps, context, generate)
                 count, equal = count + compared[0], equal + compared[1]
-            prompts, release = pluralize(len(starts), "prompt"), version("onnxruntime-genai")
+            prompts, release = pluralize(len(loops), "prompt"), version("onnxruntime-genai")
             share = "the" if spec.tokens is None else f"{equal} of the"
             message = f"ONNX Runtime GenAI {release} selects {share} {count} tokens of {prompts}"
             if is_alone:
@@ -293,7 +288,7 @@ def compare_tokens(
             PyTorch's nor a tie, unless the entry promises a share of the tokens.
     """
     position = [output.name for output in context.spec.outputs].index("logits")
-    folders = (context.folder.rollout(step.index) for step in steps)
+    folders = map(context.folder.locate, steps)
     data = [context.samples.read(folder, context.spec) for folder in folders]
     prompt = data[0].inputs["input_ids"]
     mask = data[0].inputs.get("attention_mask", np.ones_like(prompt))

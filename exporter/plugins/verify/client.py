@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
+from exporter.core.check_table import KEY_CHECKS
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
@@ -204,11 +205,17 @@ def verify_folders(
             )
 
 
+def list_check_functions(spec: ModelSpec) -> list[str]:
+    """Return the functions of the project that checks call."""
+    values = (spec.outputs, *(getattr(spec, key) for key in KEY_CHECKS))
+    return [*list_functions(values)]
+
+
 def _request_verdicts(
     item: PublishedFile, publication: Publication, spec: ModelSpec, options: VerifyOptions
 ) -> tuple[DeviceVerdict, ...]:
     # The entry of the project with kernels and comparators.
-    has_code = spec.custom_ops or spec.metric or any(list_functions(spec.outputs))
+    has_code = spec.custom_ops or list_check_functions(spec)
     models = options.manifest.models if options.manifest and has_code else ()
     entries = (model for model in models if model.id == spec.id and not model.problems)
     arguments = {

@@ -47,6 +47,7 @@ def build_overview(
     tables = matrix.build_matrix(manifest, by_model, history)
     by_id = {spec.id: spec for spec in manifest.models}
     specs = [by_id[row["model"]] for part in tables for row in part["rows"]]
+    steps = dict.fromkeys(spec.file_step for spec in manifest.models if spec.parent)
     return {
         "project": manifest.project.name,
         "problems": tuple(str(problem) for problem in manifest.problems),
@@ -67,7 +68,11 @@ def build_overview(
             for row in [matrix.summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
-        "variants": artifacts.build_variant_rows(manifest.models, by_model),
+        "variants": tuple(
+            row
+            for step in steps
+            for row in import_plugin(step, "rows").build_rows(manifest.models, by_model)
+        ),
         "metrics": artifacts.build_metric_rows(by_model),
         "red": {"cells": len(red), "clusters": failures.cluster_cells(red, manifest, history)},
         "not_run": _build_section(cells, None),
@@ -242,6 +247,6 @@ def render_gate(rows: GateRows, project: Project, url: str = "") -> str:
     from exporter.report.pages.templates import RenderOptions, render
 
     options = RenderOptions(style=project.style, command=project.command)
-    status = {"blocks": Status.FAIL, "pending": Status.XFAIL, "passes": Status.PASS}[rows.level]
+    status = {"blocks": Status.FAIL, "pending": Status.XFAIL}.get(rows.level, Status.PASS)
     values = {"gate": rows, "mark": MARKS[status], "url": url}
     return render("gate.md", Path(project.root) / project.templates, options, **values)

@@ -201,8 +201,6 @@ class ExportedFile:
     notes: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     """The failed attempts before this route."""
-    sources: tuple[Path, ...] = ()
-    """The files before each pass: the exported one first; empty without passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +305,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     file. The temporary file `scratch` may have external data in its folder; see `_try_routes`.
     """
     if context.spec.generate is not None:
-        convert = import_plugin("generate").convert_part
+        convert = import_plugin("generate", "work").convert_part
         graph = convert(context.model, context.spec, context.inputs, context.opset)
         return ExportedGraph(graph=graph, route=context.route)
     spec = resolve_function_types(context)

@@ -74,7 +74,9 @@ def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     If the model generates, the wrapper calls the part that the entry names.
     """
     if spec.generate is not None:
-        part: torch.nn.Module = import_plugin("generate").select_part(model, spec, spec.generate)
+        part: torch.nn.Module = import_plugin("generate", "work").select_part(
+            model, spec, spec.generate
+        )
         return part
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [container for container in spec.containers if container.is_object]

@@ -94,7 +94,7 @@ def import_source(spec: ModelSpec, root: Path) -> None:
     with wrap_errors(Stage.SOURCE), map_weights():
         prepend_to_path(root)
         if spec.generate is not None:
-            import_plugin("generate").require_package()  # its message has the fix
+            import_plugin("generate", "work").require_package()  # its message has the fix
         seed_generators(spec.seed)  # the import builds a model that is an object of the module
         load_attribute(spec.source, (root / spec.manifest).parent)
 

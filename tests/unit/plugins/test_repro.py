@@ -24,6 +24,7 @@ from exporter.manifest import (
     Output,
 )
 from exporter.manifest.syntax.runtimes import RUNTIMES
+from exporter.plugins.passes.declaration import find_files
 from exporter.plugins.repro.repro import (
     ReproducedCell,
     write_anonymous_reproducer,
@@ -94,7 +95,7 @@ def test_comparators_and_the_files_around_a_pass_are_copied(tmp_path: Path) -> N
     with pytest.raises(ExporterError, match=r"passes/17/1: is missing; export the model again"):
         write_reproducer(failed_cell, folder)
     for number in (1, 2):
-        path = failed_cell.built.passes(17) / str(number) / "17.onnx"
+        path = find_files(failed_cell.built, 17) / str(number) / "17.onnx"
         path.parent.mkdir(parents=True)
         path.write_text(f"file {number}")
     write_reproducer(failed_cell, folder)

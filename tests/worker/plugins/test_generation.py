@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from exporter.manifest.resolved.keys import Generate
-from exporter.plugins import generation
-from exporter.plugins.generation import require_package, wrap_calls
+from exporter.plugins.generation import work as generation
+from exporter.plugins.generation.work import require_package, wrap_calls
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model_twice
 from exporter.worker.process.failure import Failure

@@ -19,12 +19,11 @@ from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.resolved.keys import Generate
-from exporter.plugins import generation
-from exporter.plugins.generation import measure_interface, select_part
-from exporter.plugins.measurement import make_loops
+from exporter.plugins.generation import work as generation
+from exporter.plugins.generation.work import measure_interface, select_part
 from exporter.plugins.recording.entry import format_generator, format_interface
 from exporter.plugins.recording.sources import Source
-from exporter.plugins.rollout import compute_rollout
+from exporter.plugins.rollout.work import compute_reference, make_loops
 from exporter.report.pages.templates import render
 from exporter.worker.process.failure import Failure
 from tests.unit.manifest.projects import make_project
@@ -48,7 +47,7 @@ def test_a_model_that_generates_needs_the_key(tmp_path: Path) -> None:
     wrapper = torch.nn.Sequential(PreTrainedModel())
     spec = load_decoder(tmp_path)
     with pytest.raises(Failure, match="rollout: PreTrainedModel generates, and nothing compares"):
-        compute_rollout(wrapper, spec, {}, JobFolder(tmp_path))
+        compute_reference(wrapper, spec, {}, JobFolder(tmp_path), tmp_path)
 
 
 def load_decoder(folder: Path) -> ModelSpec:
@@ -171,7 +170,7 @@ def test_a_decoder_begins_with_each_prompt(
     torch.manual_seed(0)
     model = select_part(PreTrainedModel(), spec, Generate())
     with torch.no_grad(), pytest.raises(Failure, match=message) if message else nullcontext():
-        samples = compute_rollout(model, spec, {}, JobFolder(tmp_path))
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
         starts = [sample for sample in samples if sample.begins]
         forms = [(each.axes["batch"], each.axes["length"], each.axes["past"]) for each in starts]
         # A prompt of 9 tokens is longer than 8 positions, and one of 5 leaves 4 steps.
@@ -201,7 +200,7 @@ def test_the_loop_of_a_measurement_has_the_tokens_of_generate(
             return [outputs[item.name].numpy() for item in spec.outputs]
 
     with torch.no_grad():
-        samples = compute_rollout(model, spec, {}, JobFolder(tmp_path))
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
         reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
         context = CheckContext(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
         loops = make_loops(model, context, File())

@@ -17,7 +17,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim, SizeRule
-from exporter.plugins.generation import measure_interface
+from exporter.plugins.generation.work import measure_interface
 from exporter.plugins.recording.child.call_description import (
     describe_usual_call,
     list_tensors,

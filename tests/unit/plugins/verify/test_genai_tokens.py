@@ -61,18 +61,16 @@ def write_folder(
         ids = np.array([text[-1:] if index else text for text in texts])
         mask = np.array([[token != 0 for token in text] for text in texts], np.int64)
         cache = np.zeros((2, 1, len(texts[0]) - 1, 4), np.float32)
-        stored = JobFolder(folder).rollout(index)
-        write_sample(stored, [ids, mask, cache], [logits], [])
-        steps.append(
-            Sample(
-                index=index,
-                name=f"step {index + 1}",
-                kind="rollout",
-                axes=dict(axes),
-                begins=has_prompt and index == 0,
-                sha256=hash_sample(stored),
-            )
+        step = Sample(
+            index=index,
+            name=f"step {index + 1}",
+            kind="rollout",
+            axes=dict(axes),
+            begins=has_prompt and index == 0,
         )
+        stored = JobFolder(folder).locate(step)
+        write_sample(stored, [ids, mask, cache], [logits], [])
+        steps.append(step.model_copy(update={"sha256": hash_sample(stored)}))
         texts = [[*text, NEXT[token]] for text, token in zip(texts, last, strict=True)]
     reference = make_reference().model_copy(update={"rollout": tuple(steps)})
     JobFolder(folder).reference.write_text(reference.to_json())

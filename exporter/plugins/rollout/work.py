@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from exporter.checks.protocol import hash_sample, write_sample
+from exporter.checks.protocol import CheckContext, hash_sample, write_sample
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec
-from exporter.plugins.generation import GeneratorPart, Loop, wrap_calls
+from exporter.plugins.generation.work import GeneratorPart, Loop, wrap_calls
 from exporter.records.record import Stage, Status
-from exporter.worker.inputs.call import Tensors, to_numpy
+from exporter.runtimes import Session
+from exporter.worker.inputs.call import Array, Tensors, to_numpy
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message
 from exporter.worker.reference.eager_run import (
@@ -28,11 +31,11 @@ from exporter.worker.reference.noise import LARGEST_NOISE, compute_noise, comput
 
 
 # A step of a rollout receives outputs of the step before it: states, caches, and the token with the
-# largest logit. The file has to run the same loop with its own outputs; see `check_rollout`.
-def compute_rollout(
-    model: Model, spec: ModelSpec, inputs: Tensors, folder: JobFolder
+# largest logit. The file has to run the same loop with its own outputs; see `check.py`.
+def compute_reference(
+    model: Model, spec: ModelSpec, inputs: Tensors, folder: JobFolder, _: Path
 ) -> tuple[Sample, ...]:
-    """Return the samples of all steps, which begin with the declared inputs; () without rollout.
+    """Return the samples of all steps, which begin with the declared inputs.
 
     The steps of a model that generates begin with each prompt and an empty cache, and have the
     tokens of `generate`.
@@ -41,16 +44,15 @@ def compute_rollout(
         Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs, or if the
             loop has other logits than `generate`.
     """
-    if spec.rollout is None:
-        return ()
     loops = [Loop("", inputs, {})]
     if isinstance(model, GeneratorPart):
         with wrap_calls(Stage.SOURCE):
             loops = [*model.list_loops(spec)]
     if not loops[0].request:
         _require_no_generator(model)
-    wide_model, _ = build_float64_model(model)
+    wide_model = build_float64_model(model)[0]
     samples: list[Sample] = []
+    feeds = spec.rollout.feeds if spec.rollout else {}
     for loop in loops:
         steps = _count_steps(spec, loop)
         generated: tuple[torch.Tensor, ...] = ()
@@ -69,7 +71,7 @@ def compute_rollout(
             following = advance_inputs(spec, inputs, outputs)
             # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
             wide_inputs = dict(following)
-            for source, target in spec.rollout.feeds.items():
+            for source, target in feeds.items():
                 if exact is not None and following[target].is_floating_point():
                     position = [output.name for output in spec.outputs].index(source)
                     wide_inputs[target] = _require_tensor(exact[position])
@@ -123,10 +125,8 @@ def _write_step(
     inputs: Tensors,
     outputs: tuple[Outputs, Outputs | None],
 ) -> Sample:
-    values = ([to_value(each) for each in group or ()] for group in outputs)
-    write_sample(folder.rollout(index), [to_numpy(inputs[i.name]) for i in spec.inputs], *values)
     noise = compute_noise([outputs])
-    return Sample(
+    sample = Sample(
         index=index,
         name="",
         kind="rollout",
@@ -135,8 +135,11 @@ def _write_step(
         exact=outputs[1] is not None,
         noise=noise.shares,
         large_noise=noise.large,
-        sha256=hash_sample(folder.rollout(index)),
     )
+    path = folder.locate(sample)
+    values = ([to_value(each) for each in group or ()] for group in outputs)
+    write_sample(path, [to_numpy(inputs[i.name]) for i in spec.inputs], *values)
+    return sample.model_copy(update={"sha256": hash_sample(path)})
 
 
 def _require_no_generator(model: Model) -> None:
@@ -229,3 +232,29 @@ def _require_tensor(value: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
     if isinstance(value, list):
         raise Failure(Stage.SOURCE, "rollout: an output is a list; feed a tensor")
     return value
+
+
+def make_loops(
+    model: Model, context: CheckContext, session: Session
+) -> tuple[Callable[[], None], Callable[[], None], int] | None:
+    """Return the loops of file and PyTorch after a prompt of one row, and their tokens."""
+    spec, steps = context.spec, context.reference.rollout
+    if not (steps and spec.generate and spec.rollout and isinstance(model, GeneratorPart)):
+        return None
+    feeds, names = spec.rollout.feeds, [output.name for output in spec.outputs]
+    loops = (loop for loop in model.list_loops(spec) if loop.name.startswith("prompt 1 x "))
+    prompt = next(loops)
+    folders = [context.folder.locate(s) for s in steps if s.name.startswith(prompt.name)]
+    calls = [context.samples.read(folder, spec).inputs for folder in folders]
+
+    def run_file() -> None:
+        states: dict[str, Array] = {}
+        for inputs in calls:
+            values = zip(names, session.run({**inputs, **states}), strict=True)
+            states = {feeds[name]: np.asarray(each) for name, each in values if name in feeds}
+            states["input_ids"] = states["input_ids"][:, -1:].argmax(-1)
+
+    def run_pytorch() -> None:
+        model.generate_logits(prompt.request, len(calls))
+
+    return (run_file, run_pytorch, len(calls)) if calls else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks import metric_checks
+from exporter.plugins.rollout import check
 from exporter.records.record import Status
 
 
@@ -24,7 +24,7 @@ from exporter.records.record import Status
 def test_a_wrong_token_is_described(
     monkeypatch: pytest.MonkeyPatch, logits: list[float], problem: str
 ) -> None:
-    monkeypatch.setattr(metric_checks, "choose_limit", lambda *_: (None, ""))
+    monkeypatch.setattr(check, "choose_limit", lambda *_: (None, ""))
     spec = SimpleNamespace(
         inputs=[SimpleNamespace(name="ids", dtype="int64", shape=("batch",))],
         outputs=[SimpleNamespace(name="logits", dtype="float32")],
@@ -34,7 +34,7 @@ def test_a_wrong_token_is_described(
     context: Any = SimpleNamespace(spec=spec)
     data: Any = SimpleNamespace(outputs=[np.array([[0.0, 3.0, 1.0]])])
     values: Any = [np.array([logits])]
-    _, found = metric_checks._feed_values(values, data, None, context, ({"ties": 0}, "cpu", []))
+    _, found = check._feed_values(values, data, None, context, ({"ties": 0}, "cpu", []))
     assert found.startswith(problem)
     assert bool(found) is bool(problem)
 
@@ -52,7 +52,7 @@ def test_a_share_of_tokens(least: float, selected: list[int], status: Status, me
     pairs = [
         (np.array([[a]]), np.array([[b]])) for a, b in zip(selected, [1, 2, 3, 3], strict=True)
     ]
-    found = metric_checks._judge_tokens(least, pairs)
+    found = check._judge_tokens(least, pairs)
     assert found[0] is status
     assert message in found[1]
     assert bool(message) is bool(found[1])

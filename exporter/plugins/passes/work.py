@@ -28,6 +28,7 @@ from exporter.plugins.diagnosis.divergence import DivergenceSearch
 from exporter.plugins.diagnosis.explanation import Explanation, explain_record
 from exporter.plugins.diagnosis.replay import SampleReplay, find_failing_sample
 from exporter.plugins.diagnosis.runtime_values import FileGraph, RuntimeValues
+from exporter.plugins.passes.declaration import find_files
 from exporter.plugins.passes.pass_process import PassReport
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Blame, Culprit, Record, Stage, Status
@@ -59,7 +60,7 @@ def name_pass(spec: ModelSpec, number: int) -> str:
     return f"pass {number + 1} of {len(spec.passes)} ({spec.passes[number].call})"
 
 
-def apply_passes(
+def apply(
     output: JobOutput, spec: ModelSpec, opset: int, reference: Reference
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Run all passes on the exported file, and replace it by the last file.
@@ -72,7 +73,7 @@ def apply_passes(
     Raises:
         PassFailure: If a pass fails, or writes no valid file at its target.
     """
-    folder, final = output.folder.passes(opset), output.folder.model(opset)
+    folder, final = find_files(output.folder, opset), output.folder.model(opset)
     shutil.rmtree(folder, ignore_errors=True)
     files = [_make_path(folder, 0, opset)]
     exported = copy_file(final, files[0])
@@ -115,7 +116,7 @@ def _make_path(folder: Path, number: int, opset: int) -> Path:
 
 def remove_sources(output: JobOutput, opset: int) -> None:
     """Remove the files before and after each pass, which a right file does not need."""
-    folder = output.folder.passes(opset)
+    folder = find_files(output.folder, opset)
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # another opset has files
         folder.parent.rmdir()
@@ -143,7 +144,7 @@ def _run(
     arguments = {
         "root": output.root.resolve(),
         "spec": spec,
-        "number": number,
+        "each": spec.passes[number],
         "paths": [path.resolve() for path in paths],
         "samples": [path.resolve() for path in samples],
     }
@@ -216,7 +217,7 @@ def _read_content(path: Path) -> tuple[bytes, list[str]]:
     return model.SerializeToString(deterministic=True), external
 
 
-def explain_passes(
+def explain(
     record: Record,
     sources: Sequence[Path],
     proof: FileProof,

@@ -1,0 +1,1 @@
+"""The key `generate`: decoders and encoders of transformers."""
