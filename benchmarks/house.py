@@ -31,8 +31,10 @@ from exporter.cli.entry_point import exporter
 PACKAGE = Path(__file__).parents[1] / "exporter"
 #: Optional modules in packages of the way.
 OPTIONAL = (
+    "runtimes.drivers.__main__",
     "runtimes.drivers.backend_driver",
     "runtimes.drivers.openvino_driver",
+    "runtimes.drivers.server",
     "runtimes.drivers.tract_driver",
 )
 #: Modules above the way: for the tests of users, and the interface of commands.

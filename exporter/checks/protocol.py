@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,17 +12,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, ValueInfoProto, load_tensor, numpy_helper
+from onnx import numpy_helper
 
 from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.core import import_plugin
 from exporter.core.files import TENSOR_LIMIT, open_regular_file, read_regular_file
 from exporter.core.import_object import load_attribute
-from exporter.core.text import join_names
-from exporter.jobs import JobFolder, Reference, Sample, Weight
+from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec, Output
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import NO_KERNELS, Kernels, Session
-from exporter.runtimes.graph_walk import format_dtype
 from exporter.runtimes.session import Array, OnnxValue, list_items
 
 #: The files of a `SelectionData`; the rule is the margin and whether the first is promised.
@@ -245,71 +244,6 @@ def _report_damage(path: Path) -> Iterator[None]:
         raise DamagedSample(f"{path.parent.name}/{path.name} cannot be read: {kind}") from error
 
 
-def read_weight_inputs(
-    path: Path, folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
-) -> Mapping[str, Array]:
-    """Return the values of the weights that are inputs of a file."""
-    try:
-        inputs = read_model(path).graph.input
-    except UnreadableModel:  # the structure checks report it
-        return {}
-    names = {item.name for item in inputs} - set(declared)
-    return {
-        weight.name: numpy_helper.to_array(load_tensor(folder.weight(index)))
-        for index, weight in enumerate(weights)
-        if weight.name in names
-    }
-
-
-def find_weight_input_problems(
-    model: ModelProto, weights: Sequence[Weight], declared: Collection[str], needed: Collection[str]
-) -> Iterator[str]:
-    """Yield the differences between the undeclared inputs and the weights.
-
-    `weights`: The entries of the `state_dict`, in order.
-    `needed`: Every name that the outputs depend on.
-    """
-    weights_by_name = {weight.name: weight for weight in weights if weight.name not in declared}
-    names = [item.name for item in model.graph.input]
-    inputs = [name for name in names if name in weights_by_name]
-    stored = [tensor.name for tensor in model.graph.initializer if tensor.name in weights_by_name]
-    if stored:
-        yield f"{_count_weights(stored)} stored in the file: {join_names(stored)}"
-    missing = []
-    for weight in weights_by_name.values():
-        # Another name of the same tensor is enough.
-        aliases = {item.name for item in weights if item.same_as == weight.name} | {weight.name}
-        is_required = weight.is_read and not weight.same_as and weight.name not in stored
-        if is_required and aliases.isdisjoint(inputs):
-            missing.append(weight.name)
-    if missing:
-        yield f"{_count_weights(missing)} not an input of the file: {join_names(missing)}"
-    if inputs != [name for name in weights_by_name if name in set(inputs)]:
-        yield f"weights have another order than in the state_dict: {join_names(inputs)}"
-    elif any(name in declared for name in names[len(names) - len(inputs) :]):
-        yield "weights come before declared inputs"
-    for item in model.graph.input:
-        if item.name in weights_by_name:
-            yield from _compare_weight(item, weights_by_name[item.name])
-            if item.name not in needed:
-                yield f"the graph ignores the weight '{item.name}'"
-
-
-def _compare_weight(item: ValueInfoProto, weight: Weight) -> Iterator[str]:
-    tensor = item.type.tensor_type
-    dtype = format_dtype(tensor.elem_type)
-    if dtype != weight.dtype:
-        yield f"the weight '{item.name}' is {dtype}, expected {weight.dtype}"
-    dims = tensor.shape.dim
-    shape = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
-    if shape != list(weight.shape):
-        yield f"the weight '{item.name}' is {shape}, expected {list(weight.shape)}"
-
-
-def _count_weights(names: Sequence[str]) -> str:
-    return "1 weight is" if len(names) == 1 else f"{len(names)} weights are"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
     """One exported file with its contract and PyTorch's reference outputs."""
@@ -342,7 +276,8 @@ class CheckContext:
         if not self.spec.weights_are_inputs:
             return data
         declared = [item.name for item in self.spec.inputs]
-        weights = read_weight_inputs(self.path, self.folder, self.reference.weight_inputs, declared)
+        read = import_plugin("parameters", "check").read_weight_inputs
+        weights = read(self.path, self.folder, self.reference.weight_inputs, declared)
         return replace(data, inputs={**data.inputs, **weights})
 
     def load_function(self, text: str) -> Callable[..., object]:

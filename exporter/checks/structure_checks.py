@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import onnx
-from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, numpy_helper
-from onnx.checker import ValidationError
+from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from exporter.checks.model_file import (
-    UnreadableModel,
     find_external_data_problems,
     find_misplaced_weights,
-    read_model,
 )
-from exporter.checks.protocol import CheckContext, StructureCheck, find_weight_input_problems
+from exporter.checks.protocol import CheckContext, StructureCheck
+from exporter.core import import_plugin
 from exporter.core.text import join_lines, join_names, truncate
-from exporter.manifest import Device, Dim, Input, ModelSpec, Output
+from exporter.manifest import Dim, Input, ModelSpec, Output
 from exporter.manifest.syntax.releases import find_first_release, find_limits, format_release
 from exporter.manifest.syntax.values import find_lowest_release, format_key
 from exporter.runtimes.graph_walk import (
@@ -87,33 +84,6 @@ def list_declared_domains(spec: ModelSpec) -> frozenset[str]:
     names = option if isinstance(option, Mapping) else {}
     kernels = (op.name.partition("::")[0] for op in spec.custom_ops if op.has_only_kernels)
     return frozenset({*names, *kernels})
-
-
-def explain_missing_kernel(context: CheckContext, device: Device) -> str:
-    """Return the operators without a kernel that explain a failed load, with a fix, or "".
-
-    If the manifest has kernels for the runtime and they are wrong, the file or the kernels are at
-    fault, and not this machine.
-    """
-    try:
-        operators = find_foreign_operators(read_model(context.path))
-    except UnreadableModel:
-        return ""
-    row, kernels = device.row, context.kernels
-    if row.explains_kernels or (row.kernels == "ort_library" and kernels.libraries):
-        return ""  # the operators in libraries are unknown
-    served, fix = row.domains, "this runtime accepts no kernels from custom_ops"
-    if row.kernels == "reference":
-        served = frozenset(str(operator.op_domain) for operator in kernels.operators)
-    if row.kernels:
-        fix = f"add a kernel as `{row.kernels}` in custom_ops"
-    missing = [
-        f"{domain}::{name}"
-        for domain, names in operators.items()
-        if domain not in served
-        for name in names
-    ]
-    return f"{device.name} has no kernel for {join_names(missing)}; {fix}" if missing else ""
 
 
 #: Element type -> the IR version that introduced it.
@@ -266,52 +236,12 @@ def _iter_types(kind: TypeProto) -> Iterator[TypeProto]:
             yield from _iter_types(kind.map_type.value_type)
 
 
-_FIX = (
-    "set `options.do_constant_folding = false` (TorchScript) or `options.optimize = false` "
-    "(dynamo) to keep weights as they are"
-)
-
-
-# Names, order, dtypes, sizes and axis names of inputs and outputs are compared. The message names
-# all differences. An input without effect on any output is a difference too.
-def find_weight_name_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
-    """Yield the problems of named weights; nothing if the manifest names no weight."""
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    inputs = {item.name for item in model.graph.input}
-    are_inputs = context.spec.options.get("export_params") is False
-    digests: dict[str, str] = {}
-    for weight in context.reference.weights:
-        tensor = stored.get(weight.name)
-        if tensor is not None:
-            subject = f"the weight '{weight.name}' is not {weight.source}"
-            actual = (format_dtype(tensor.data_type), tuple(tensor.dims))
-            if actual != (weight.dtype, weight.shape):
-                yield (
-                    f"{subject}: it is {actual[0]} {list(actual[1])}, "
-                    f"expected {weight.dtype} {list(weight.shape)}"
-                )
-            elif _hash_values(context, tensor) != weight.sha256:
-                yield f"{subject}: it has other values"
-        elif weight.is_read and not (are_inputs and weight.name in inputs):
-            digests = digests or {_hash_values(context, t): t.name for t in stored.values()}
-            other = digests.get(weight.sha256, "")
-            cause = f"it has the name '{other}'" if other else f"the exporter replaced it; {_FIX}"
-            yield f"no weight has the name '{weight.name}' ({weight.source}): {cause}"
-
-
-def _hash_values(context: CheckContext, tensor: TensorProto) -> str:
-    """Return the digest of the values, or "" if they cannot be read."""
-    try:
-        array = numpy_helper.to_array(tensor, base_dir=str(context.path.parent))
-    except (OSError, ValueError, RuntimeError, TypeError, ValidationError):
-        return ""  # the check `wellformed` reports it
-    return hashlib.sha256(array.tobytes()).hexdigest()
-
-
 #: The first IR version in which an initializer need not be an input.
 _IR_WITHOUT_LISTED_INITIALIZERS = 4
 
 
+# Names, order, dtypes, sizes and axis names of inputs and outputs are compared. The message names
+# all differences. An input without effect on any output is a difference too.
 @partial(StructureCheck, "signature")
 def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Compare every input and output of the graph with the contract."""
@@ -338,9 +268,11 @@ def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
         if item.name in declared and item.name not in needed:
             yield f"the graph ignores input '{item.name}'"
     yield from _compare_values("output", list(graph.output), spec.outputs)
-    yield from find_weight_name_problems(context, model)
-    if spec.weights_are_inputs:
-        yield from find_weight_input_problems(model, weights, declared, needed)
+    if context.reference.weights or spec.weights_are_inputs:
+        checks = import_plugin("parameters", "check")
+        yield from checks.find_weight_name_problems(context, model)
+        if spec.weights_are_inputs:
+            yield from checks.find_weight_input_problems(model, weights, declared, needed)
 
 
 def _compare_values(

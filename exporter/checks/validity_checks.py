@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from exporter.checks.comparison.compare_outputs import compare_by, get_overflow
+from exporter.checks.comparison.compare_outputs import get_overflow
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.core import import_plugin
 from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
-from exporter.runtimes.session import Array, list_items
+from exporter.runtimes.session import list_items
 
 #: Number of operators that a message names.
 _MAX_OPERATORS = 5
@@ -171,7 +172,7 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     output, spread = measured.output, context.reference.output_spread[index]
     name, subject = output.name, f"output '{output.name}'"
     if output.compare is not None and not output.compare.rows:
-        accepted = _find_accepted_output(measured)
+        accepted = import_plugin("comparator", "check").find_accepted_output(measured)
         problem = f"the comparator of {subject} accepts {accepted}" if accepted else ""
         return _OutputPower(name=name, spread=spread, problem=problem, is_zero=True)
     if not is_float(output.dtype) or 0 in output.shape:
@@ -204,42 +205,6 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
         )
     is_zero = not scale and not overflow
     return _OutputPower(name=name, spread=spread, problem=problem, limit=share, is_zero=is_zero)
-
-
-def _find_accepted_output(output: OutputContext) -> str:
-    """Return a wrong output that the comparator accepts, or "" if it rejects all."""
-    context, comparator = output.context, output.output.compare
-    samples = [each for each in context.reference.promised_samples if not each.error]
-    declared = next((each for each in samples if each.kind == "declared"), None)
-    if comparator is None or declared is None:
-        return ""
-    data = context.read(declared)
-    expected = np.asarray(data.outputs[output.index])
-    target = data.float64_outputs[output.index]
-    target = np.asarray(target) if isinstance(target, np.ndarray) else expected
-    if target.shape != expected.shape:
-        target = expected
-
-    def accepts(wrong: Array) -> bool:
-        return not compare_by(comparator, wrong, expected, target, None, output).problem
-
-    # Zeros have no largest value, so a ranking gets the opposite one.
-    wrong = -expected if comparator.top_k else np.zeros_like(expected)
-    if not np.array_equal(wrong, expected) and accepts(wrong):
-        return "the opposite values" if comparator.top_k else "zeros"
-    others = [
-        (sample.name, np.asarray(context.read(sample).outputs[output.index]))
-        for sample in samples
-        if sample.kind == "values" and sample.factor == 1.0
-    ]
-    others = [
-        (name, other)
-        for name, other in others
-        if other.shape == expected.shape and not np.array_equal(other, expected)
-    ]
-    if others and all(accepts(other) for _, other in others):
-        return f"PyTorch's values for other inputs ('{others[0][0]}')"
-    return ""
 
 
 def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> float:

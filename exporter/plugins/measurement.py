@@ -22,6 +22,7 @@ from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.plugins.kernels import load_kernels
 from exporter.plugins.rollout.work import make_loops
+from exporter.plugins.runtime_process import measure_file_load
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import (
     Latency,
@@ -31,11 +32,7 @@ from exporter.records.record import (
     Record,
     Status,
 )
-from exporter.runtimes import (
-    RuntimeProcessEnd,
-    measure_file_load,
-    open_session,
-)
+from exporter.runtimes import RuntimeProcessEnd, open_session
 from exporter.runtimes.drivers.driver import LoadFigures
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model

@@ -11,7 +11,11 @@ raises `RuntimeUnavailable` or `LoadFailure`, and `Session.run` raises `RunFailu
 """
 
 from exporter.runtimes.drivers.driver import Placement
-from exporter.runtimes.runtime_registry import import_driver, measure_file_load, open_session
+from exporter.runtimes.runtime_registry import (
+    import_driver,
+    open_session,
+    start_runtime_processes,
+)
 from exporter.runtimes.session import (
     NO_KERNELS,
     Kernels,
@@ -21,7 +25,6 @@ from exporter.runtimes.session import (
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
-    start_runtime_processes,
 )
 
 __all__ = [
@@ -35,7 +38,6 @@ __all__ = [
     "RuntimeUnavailable",
     "Session",
     "import_driver",
-    "measure_file_load",
     "open_session",
     "start_runtime_processes",
 ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -21,11 +22,9 @@ from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
     FileRequest,
-    LoadFigures,
     Placement,
     from_bits,
     load_file,
-    measure_load,
     name_module,
     to_bits,
 )
@@ -38,7 +37,6 @@ from exporter.runtimes.session import (
     OnnxValue,
     ProviderMissing,
     RunFailure,
-    RuntimeProcess,
     RuntimeUnavailable,
     Session,
 )
@@ -52,10 +50,6 @@ _FAILURES = {
     "run": RunFailure,
 }
 _CPU = "CPUExecutionProvider"
-_NEWER_FORMAT = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
-_NEWER_OPSET = re.compile(
-    r"Opset (\d+) is under development.*support for domain ai\.onnx is till opset (\d+)", re.DOTALL
-)
 
 
 class DriverSession:
@@ -73,9 +67,8 @@ class DriverSession:
             if device.row.has_releases and failure.kind == "load":
                 row = device.row
                 provider = row.title if row.needs_node else (*device.providers, _CPU)[0]
-                describe = import_plugin("missing_kernel").describe_missing_kernel
+                describe = import_plugin("load_failure").describe_load_failure
                 text = describe(failure.message, path, provider)
-                text = text or _describe_newer_format(failure.message)
             message = text or _format_failure(failure, path)
             raise _FAILURES[failure.kind](message) from failure
         self._output_names = self._driver.output_names
@@ -158,19 +151,27 @@ def _load(request: FileRequest, device: Device) -> Driver:
     if request.operators:
         problem = f"kernels in Python cannot be passed to the environment {environment.name}"
         raise DriverFailure("unavailable", problem)
-    return RuntimeProcess(request, environment.interpreter, environment.name)
+    process: Driver = _import_processes().RuntimeProcess(
+        request, environment.interpreter, environment.name
+    )
+    return process
 
 
-def _describe_newer_format(message: str) -> str:
-    """Return a sentence if ONNX Runtime is older than the format of the file, or else ""."""
-    if match := _NEWER_FORMAT.search(message):
-        actual, highest = match.groups()
-        fix = f"set `ir_version = {highest}`, if the opset allows it"
-        return f"the file has IR version {actual}, and this release loads up to {highest}; {fix}"
-    if match := _NEWER_OPSET.search(message):
-        actual, highest = match.groups()
-        return f"the file has opset {actual}, and this release supports up to {highest}"
-    return ""
+@cache
+def _import_processes() -> Any:
+    return import_plugin("runtime_process")
+
+
+def start_runtime_processes(devices: Iterable[Device]) -> None:
+    """Start a process for each environment of the devices, which imports its runtime meanwhile."""
+    if separate := [device for device in devices if device.environment]:
+        _import_processes().start_runtime_processes(separate)
+
+
+def end_runtime_processes() -> None:
+    """Kill the idle processes of environments, if this process has any."""
+    if _import_processes.cache_info().currsize:
+        _import_processes().end_runtime_processes()
 
 
 def _format_failure(failure: DriverFailure, path: Path) -> str:
@@ -229,27 +230,3 @@ def format_runtime_message(text: str, path: Path) -> str:
     """Return the first line of a message."""
     lines = [line for line in text.replace(f"{path.parent}/", "").splitlines() if line.strip()]
     return redact(join_lines(_CODE.sub("", lines[0])), limit=_MAX_LENGTH) if lines else ""
-
-
-def measure_file_load(
-    path: Path, small: Path, device: Device, kernels: Kernels, inputs: Mapping[str, Array]
-) -> LoadFigures:
-    """Return the figures of a file that the device runs; this process must do nothing else.
-
-    `small`: A file with one node, whose load time is the measure of the machine.
-
-    Raises:
-        DriverFailure: if the process of the device's environment does not run the file.
-        RuntimeProcessEnd: if that process ended.
-    """
-    environment = device.environment
-    if environment is None:
-        return measure_load(
-            lambda: open_session(small, device, NO_KERNELS),
-            lambda: open_session(path, device, kernels),
-            lambda session: session.run(inputs),
-        )
-    request = make_request(small, device, NO_KERNELS)
-    process = RuntimeProcess(request, environment.interpreter, environment.name, alone=True)
-    values = {name: to_bits(array) for name, array in inputs.items()}
-    return process.measure_load(make_request(path, device, kernels), values)

@@ -72,7 +72,8 @@ from exporter.worker.verify.run_checks import (
 custom_ops, data_files, diagnosis, inputs_from = map(
     import_plugin, ("custom_ops", "files", "diagnosis", "inputs_from")
 )
-measurement, review, weight_interface = map(import_plugin, ("measure", "review", "parameters"))
+measurement, review = map(import_plugin, ("measure", "review"))
+weight_interface = import_plugin("parameters", "work")
 captured_models = import_plugin("program")
 
 

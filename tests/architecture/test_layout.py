@@ -24,7 +24,10 @@ HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review",
 HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
 HEAVY_PACKAGES |= {"custom_ops", "data_files", "kernels", "quantization_steps"}
 HEAVY_PACKAGES |= {"captured_models", "large_float64", "operator_regions", "thorough_sets"}
-HEAVY_PACKAGES |= {"recheck", "weight_files", "weight_interface"}
+HEAVY_PACKAGES |= {"recheck", "metric", "comparators", "runtime_process"}
+HEAVY_PACKAGES |= {"weight_files", "weight_interface"}
+#: Parts of such a plugin that a manifest or a report needs.
+LIGHT_PARTS = {"declaration", "rows"}
 
 
 def packages() -> list[Path]:
@@ -54,6 +57,8 @@ def is_heavy(module: str) -> bool:
     """Return whether a module is a heavy library, or may import torch, onnx or numpy."""
     first, *others = module.split(".")
     own = [each for each in others if each != "plugins"][:1] if first == "exporter" else []
+    if LIGHT_PARTS & {*others}:
+        return False
     return first in HEAVY or bool(own and (own[0] in HEAVY_PACKAGES or "child" in others))
 
 

@@ -203,8 +203,6 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
             return ParameterNames(names=names)
 
 
-
-
 def resolve_artifact(model: EffectiveSettings) -> str:
     """Return the path relative to the model's manifest, with the placeholder.
 

@@ -26,7 +26,7 @@ from exporter.plugins.diagnosis.runtime_values import (
     RuntimeValues,
     measure_error,
 )
-from exporter.plugins.weight_interface import move_weights_to_inputs
+from exporter.plugins.weight_interface.work import move_weights_to_inputs
 from exporter.records.record import Divergence
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue

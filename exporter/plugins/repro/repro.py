@@ -30,7 +30,7 @@ SOURCES = "source"
 #: The tensors for the export, and those that show the failure.
 DECLARED, SHOWING = "declared", "showing"
 #: It needs numpy only; this process does not import it.
-_COMPARATORS = Path(exporter.__file__).parent / "checks" / "comparison" / "comparators.py"
+_COMPARATORS = Path(exporter.__file__).parent / "plugins" / "comparators" / "comparators.py"
 #: All names in a reproducer's folder.
 _NAMES = {
     *(SOURCES, DECLARED, SHOWING, PASSES),

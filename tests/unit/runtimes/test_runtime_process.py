@@ -21,6 +21,8 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.manifest.syntax.runtimes import RUNTIMES
+from exporter.plugins import runtime_process
+from exporter.plugins.runtime_process import RuntimeProcess, measure_file_load
 from exporter.runtimes import (
     NO_KERNELS,
     LoadFailure,
@@ -28,16 +30,13 @@ from exporter.runtimes import (
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
-    measure_file_load,
     open_session,
     start_runtime_processes,
 )
-from exporter.runtimes import session as session_module
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
 from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
 from exporter.runtimes.drivers.server import read_message, write_message
-from exporter.runtimes.runtime_registry import DriverSession
-from exporter.runtimes.session import RuntimeProcess, end_runtime_processes
+from exporter.runtimes.runtime_registry import DriverSession, end_runtime_processes
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -158,7 +157,7 @@ def test_a_format_that_is_too_new_has_advice(tmp_path: Path) -> None:
 def test_the_end_of_the_process_is_no_verdict_on_the_file(
     number: int, is_killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_IDLE", {})
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
     session = opened(tmp_path, NEGATE, separate())
     process = find_process(session)
     process.send_signal(number)
@@ -178,7 +177,7 @@ def find_process(session: Session) -> subprocess.Popen[bytes]:
 def test_the_next_file_uses_the_process_of_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_IDLE", {})
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
     with pytest.raises(LoadFailure):
         opened(tmp_path, NEGATE.replace("Neg", "Unknown"), separate())
     first, second = (opened(tmp_path, NEGATE, separate()) for _ in range(2))
@@ -194,9 +193,9 @@ def test_the_next_file_uses_the_process_of_the_last_one(
 def test_a_process_that_ended_after_earlier_files_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_IDLE", {})
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
     start_runtime_processes([separate(), separate()])
-    ((server,),) = session_module._IDLE.values()
+    ((server,),) = runtime_process._IDLE.values()
     session = opened(tmp_path, NEGATE, separate())
     assert find_process(session) is server.process
     for _ in range(2):
@@ -209,9 +208,9 @@ def test_a_process_that_ended_after_earlier_files_is_replaced(
 def test_forks_share_the_processes_that_run_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_IDLE", {})
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
     start_runtime_processes([separate()])
-    ((server,),) = session_module._IDLE.values()
+    ((server,),) = runtime_process._IDLE.values()
     for kills in (False, True, False):
         if (pid := os.fork()) == 0:
             code = 1
@@ -233,12 +232,12 @@ def test_forks_share_the_processes_that_run_no_file(
 def test_a_fork_that_ends_inside_of_a_message_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_IDLE", {})
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
     start_runtime_processes([separate()])
-    ((server,),) = session_module._IDLE.values()
+    ((server,),) = runtime_process._IDLE.values()
     if (pid := os.fork()) == 0:
         session = opened(tmp_path, NEGATE, separate())
-        monkeypatch.setattr(session_module, "read_message", lambda _: os._exit(0))
+        monkeypatch.setattr(runtime_process, "read_message", lambda _: os._exit(0))
         session.run({"x": np.float32([3])})  # nobody reads the response
     os.waitpid(pid, 0)
     end_runtime_processes()

@@ -16,7 +16,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.drivers.onnxruntime_driver as ours
 from exporter.manifest import Device
-from exporter.plugins.diagnosis.missing_kernel import describe_missing_kernel
+from exporter.plugins.diagnosis.load_failure import describe_load_failure
 from exporter.runtimes import (
     LoadFailure,
     Placement,
@@ -313,7 +313,7 @@ def test_every_message_gives_operator_dtypes_and_provider(
     path = save(tmp_path, _CONV.format(f"[{name}]" if name else ""))
     node = f", node '{name}'" if name else ""
     message = f"{_CPU} has no kernel for Conv in float64 (as of opset 11{node})"
-    assert describe_missing_kernel(_CODE + text, path, _CPU) == message
+    assert describe_load_failure(_CODE + text, path, _CPU) == message
 
 
 @pytest.mark.parametrize(
@@ -328,15 +328,15 @@ def test_every_message_gives_operator_dtypes_and_provider(
     ],
 )
 def test_other_messages_are_unchanged(text: str, tmp_path: Path) -> None:
-    assert describe_missing_kernel(text, save(tmp_path, _CONV.format("")), _CPU) == ""
+    assert describe_load_failure(text, save(tmp_path, _CONV.format("")), _CPU) == ""
 
 
 def test_without_the_file_the_description_has_no_dtypes(tmp_path: Path) -> None:
     text = _CODE + "Could not find an implementation for Conv(11) node with name 'first'"
-    message = describe_missing_kernel(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
+    message = describe_load_failure(text, tmp_path / "none.onnx", "CUDAExecutionProvider")
     assert message == "CUDAExecutionProvider has no kernel for Conv (as of opset 11, node 'first')"
     (tmp_path / "bad.onnx").write_bytes(b"\xff")
-    assert describe_missing_kernel(text, tmp_path / "bad.onnx", _CPU) == message.replace(
+    assert describe_load_failure(text, tmp_path / "bad.onnx", _CPU) == message.replace(
         "CUDA", "CPU"
     )
 

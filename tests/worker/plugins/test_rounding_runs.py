@@ -16,7 +16,7 @@ from exporter.plugins.review.rounding_runs import (
     compute_plainly,
     round_differently,
 )
-from exporter.plugins.weight_interface import record_storages
+from exporter.plugins.weight_interface.work import record_storages
 
 X = torch.randn((8, 64), generator=torch.Generator().manual_seed(0))
 W = torch.randn((64, 8), generator=torch.Generator().manual_seed(1))

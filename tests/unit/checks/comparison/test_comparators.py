@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.comparators import (
+from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.protocol import CheckContext
+from exporter.checks.validity_checks import check_power
+from exporter.manifest import Axis, Comparator, Output, Tolerance
+from exporter.plugins.comparators.comparators import (
     compare_by_function,
     compare_cosine,
     compare_sqnr,
     compare_top_k,
     match_rows,
 )
-from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.protocol import CheckContext
-from exporter.checks.validity_checks import check_power
-from exporter.manifest import Axis, Comparator, Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import (
     BATCH,

@@ -1,4 +1,4 @@
-"""The operator and the dtypes for which ONNX Runtime has no kernel."""
+"""Files that ONNX Runtime does not load: a kernel is missing, or the format is newer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import FunctionProto, NodeProto, TypeProto, defs
 
+from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.checks.protocol import CheckContext
+from exporter.checks.structure_checks import find_foreign_operators
+from exporter.core.text import join_names
+from exporter.manifest import Device
 from exporter.runtimes.graph_walk import format_dtype, iter_graphs, normalize_domain
 
 _MISSING = re.compile(
@@ -20,11 +25,48 @@ _MISSING = re.compile(
     r"(?:.*?(?:name |node:)'(?P<after>[^']*)')?"
 )
 
+_NEWER_FORMAT = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
+_NEWER_OPSET = re.compile(
+    r"Opset (\d+) is under development.*support for domain ai\.onnx is till opset (\d+)", re.DOTALL
+)
+
+
+def describe_load_failure(text: str, path: Path, provider: str) -> str:
+    """Return a sentence about a message of ONNX Runtime, or "" if the reason is another one."""
+    return _describe_missing_kernel(text, path, provider) or _describe_newer_format(text)
+
+
+def explain_missing_kernel(context: CheckContext, device: Device) -> str:
+    """Return the operators without a kernel that explain a failed load, with a fix, or "".
+
+    If the manifest has kernels for the runtime and they are wrong, the file or the kernels are at
+    fault, and not this machine.
+    """
+    try:
+        operators = find_foreign_operators(read_model(context.path))
+    except UnreadableModel:
+        return ""
+    row, kernels = device.row, context.kernels
+    if row.explains_kernels or (row.kernels == "ort_library" and kernels.libraries):
+        return ""  # the operators in libraries are unknown
+    served, fix = row.domains, "this runtime accepts no kernels from custom_ops"
+    if row.kernels == "reference":
+        served = frozenset(str(operator.op_domain) for operator in kernels.operators)
+    if row.kernels:
+        fix = f"add a kernel as `{row.kernels}` in custom_ops"
+    missing = [
+        f"{domain}::{name}"
+        for domain, names in operators.items()
+        if domain not in served
+        for name in names
+    ]
+    return f"{device.name} has no kernel for {join_names(missing)}; {fix}" if missing else ""
+
 
 # ONNX Runtime names the operator and the node, but not the dtypes, which are usually the cause.
 # It first decomposes an operator of ONNX without a kernel. Then the message names an operator
 # that is not in the file.
-def describe_missing_kernel(text: str, path: Path, provider: str) -> str:
+def _describe_missing_kernel(text: str, path: Path, provider: str) -> str:
     """Return a sentence, or "" if no kernel is missing."""
     match = _MISSING.search(text)
     if match is None:
@@ -43,6 +85,18 @@ def describe_missing_kernel(text: str, path: Path, provider: str) -> str:
     except (OSError, DecodeError, ValueError, RuntimeError):
         pass  # without a readable file, the sentence has no dtypes
     return f"{problem} {detail}"
+
+
+def _describe_newer_format(message: str) -> str:
+    """Return a sentence if ONNX Runtime is older than the format of the file, or else ""."""
+    if match := _NEWER_FORMAT.search(message):
+        actual, highest = match.groups()
+        fix = f"set `ir_version = {highest}`, if the opset allows it"
+        return f"the file has IR version {actual}, and this release loads up to {highest}; {fix}"
+    if match := _NEWER_OPSET.search(message):
+        actual, highest = match.groups()
+        return f"the file has opset {actual}, and this release supports up to {highest}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The key `compare` of an output: a comparison in place of its tolerance."""
