@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.cache.states import hash_source, read_tool_versions
+from exporter.cache.states import read_tool_versions
 from exporter.core import import_plugin
-from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.core.git import Checkout, diff_files, find_last_change
+from exporter.core.errors import Location
+from exporter.core.git import diff_files, find_last_change
 from exporter.gate import baseline_comparison
-from exporter.gate.contract_changes import DEFINING_KEYS, ContractHashes, describe_states
+from exporter.gate.contract_changes import describe_states
 from exporter.gate.finding import (
     CAUSED_KINDS,
     Cause,
@@ -23,10 +21,7 @@ from exporter.gate.finding import (
     find_cause,
     read_change,
 )
-from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
-from exporter.manifest.loader import list_manifests
-from exporter.manifest.syntax.python_source import find_module_file
-from exporter.manifest.syntax.table import list_functions
+from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
@@ -146,12 +141,6 @@ def find_other_tools(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     )
 
 
-#: The form of a pointer of Git LFS, and the bytes that contain it.
-_LFS_VERSION = b"version https://git-lfs"
-_LFS_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})")
-_POINTER_BYTES = 300
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """The findings of the gate, and the state that the results were compared with."""
@@ -194,20 +183,11 @@ def gate(
             baseline, run, planned, manifest.project.gate, states
         )
     else:
-        with import_plugin("revision").check_out(root, against, environment) as checkout:
-            state = _read_state(checkout, root)
-        policy, baseline = state.manifest, state.baseline
-        revision = f"{checkout.name} of {checkout.commit.day}"
+        compared = import_plugin("against").compare(manifest, run, planned, environment, against)
+        policy, baseline = compared.state.manifest, compared.state.baseline
+        findings, accepted = compared.findings, compared.accepted
+        revision = f"{compared.name} of {compared.commit.day}"
         stale = import_plugin("reports").describe_uncommitted(manifest, run, environment)
-        present = read_baseline(path) if path.exists() else Baseline()
-        branch = baseline_comparison.ProjectState(
-            manifest=manifest,
-            baseline=present,
-            hashes=_hash_contract(manifest, root),
-            states=describe_states(manifest, run, present),
-        )
-        findings = baseline_comparison.compare_with_revision(state, branch, run, planned)
-        accepted = baseline_comparison.list_accepted(baseline, present)
     find_others = import_plugin("evidence").find_evidence_findings
     findings = (*findings, *find_others(manifest, policy, run, datetime.now(UTC)))
     findings = sorted(findings, key=lambda each: each.sort_key)
@@ -215,9 +195,9 @@ def gate(
         commit = find_last_change([path], environment) if findings else None
         base = commit.id if commit else ""
     else:
-        base = checkout.commit.id
+        base = compared.commit.id
         accepted_at = root / policy.project.reports / FOLDER
-        commit = find_last_change([accepted_at], environment, base) or checkout.commit
+        commit = find_last_change([accepted_at], environment, base) or compared.commit
     # Without a commit, only the tools are compared.
     names = {each.file for record in run.records for each in record.sources}
     names |= {spec.manifest for spec in manifest.models}
@@ -271,97 +251,3 @@ def _add_cause(finding: GateFinding, context: GateContext, diffs: Mapping[str, s
     inside = [max(e.first, spec.line) for e in edits if e.last >= spec.line and e.first < end]
     line = next(iter((*inside, *(each.first for each in edits))), None)
     return replace(finding, edited=Location(file=spec.manifest, line=line))
-
-
-def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectState:
-    """Read the manifests and the baseline of a revision.
-
-    Every entry must be valid, because an unknown promise could be weakened without a finding. A
-    revision without manifests, such as that of the first pull request, promises nothing.
-    """
-    try:
-        project = load_settings(checkout.root)
-        is_empty = not checkout.omitted and not list_manifests(checkout.root / project.manifests)
-        manifest = (
-            Manifest(project=project, models=())
-            if is_empty
-            else load_project(checkout.root, fallback_root=root)
-        )
-    except ExporterError as error:
-        message = (
-            f"{checkout.name}: the manifests cannot be read by this version; compare with a later "
-            "revision"
-        )
-        problems = [Problem(message=f"{checkout.name}: {problem}") for problem in error.problems]
-        problems += [
-            Problem(
-                message=f"{checkout.name}: {link}: is a link out of the repository, so its content "
-                "at the revision is unknown; move the file into the repository"
-            )
-            for link in checkout.omitted
-        ]
-        raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
-    path = checkout.root / project.reports / FOLDER
-    name = path.relative_to(checkout.root).as_posix()
-    if path.exists():
-        baseline = read_baseline(path, f"{checkout.name}: {name}")
-    elif is_empty:
-        baseline = Baseline()
-    else:
-        message = f"{checkout.name}: has no {name}; accept its results first"
-        raise ExporterError(ExitCode.RED, message)
-    return baseline_comparison.ProjectState(
-        manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root)
-    )
-
-
-def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
-    """Return the hashes of the data files and functions of all entries, without missing ones."""
-    root = Path(manifest.project.root)
-    hashes: dict[str, dict[tuple[FindingKind, str], str]] = {}
-    for spec in manifest.models:
-        digests = hashes.setdefault(spec.id, {})
-        files = list(spec.data_files)
-        folder = (root / spec.manifest).parent
-        weights = os.path.relpath(folder / spec.weights, root) if spec.weights else ""
-        for pattern in (*spec.depends, *(each.ort_library for each in spec.custom_ops)):
-            paths = folder.glob(pattern) if pattern and ":" not in pattern else ()
-            files += [os.path.relpath(path, root) for path in paths if path.is_file()]
-        for file in files:
-            name = "weights file" if file == weights else "content of"
-            digests[FindingKind.REDEFINED, f"{name} {file}"] = _hash_content(root / file)
-        for kind, text in _list_functions(spec):
-            digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
-    return {
-        model: {key: digest for key, digest in digests.items() if digest}
-        for model, digests in hashes.items()
-    }
-
-
-def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
-    """Yield each function that the contract names, with the kind of a finding about its code."""
-    for key in ModelSpec.model_fields:
-        if value := getattr(spec, key):
-            kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
-            yield from ((kind, text) for text in list_functions(value) if ":" in text)
-
-
-def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:
-    """Return the hash of a function's code, or "" if the project does not have it."""
-    location, _, name = text.rpartition(":")
-    folder = (root / spec.manifest).parent
-    file: Path | None = Path(os.path.normpath(folder / location))
-    if not location.endswith(".py"):
-        file = find_module_file(location, (str(folder), str(root)))
-    return import_plugin("against").hash_code(root, file, name, fallback_root) if file else ""
-
-
-def _hash_content(path: Path) -> str:
-    """Return the hash of a file; that of its content if git stores a pointer of Git LFS."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_POINTER_BYTES)
-    except OSError:
-        return ""
-    pointer = _LFS_POINTER.search(head) if head.startswith(_LFS_VERSION) else None
-    return pointer[1].decode() if pointer else hash_source(path)

@@ -52,7 +52,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Gate": {
         "gate": "cli.commands.gate:gate",
-        "baseline": "cli.commands.baseline:baseline",
+        "baseline": "plugins.baseline_command:baseline",
         "diff": "plugins.diff:diff",
         "rehearse": "plugins.toolchains.command:rehearse",
     },

@@ -6,7 +6,7 @@ from typing import Any
 #: The plugins by the key, the option or the event that needs one. The way from manifest to gate
 #: reaches `exporter/plugins/` only by this table and by that of the commands.
 _PLUGINS = {
-    "against": "python_code",
+    "against": "revision_gate.revision_comparison",
     "artifact": "finished_sources",
     "call": "call_rules",
     "call_failure": "diagnosis.call_failure",
@@ -25,6 +25,7 @@ _PLUGINS = {
     "environment": "installation",
     "error": "diagnosis.model_lines",
     "evidence": "verify.evidence",
+    "expect": "foreseen_failures",
     "files": "data_files",
     "float64": "large_float64",
     "forward": "python_code",
@@ -45,12 +46,12 @@ _PLUGINS = {
     "parameters": "weight_interface",
     "passes": "passes",
     "recheck": "recheck",
+    "red": "failure_clusters",
     "regions": "operator_regions",
     "repeat": "repeated_tables",
     "reports": "report_files",
     "review": "review.review",
     "program": "captured_models",
-    "revision": "revision",
     "rollout": "rollout",
     "runtime_process": "runtime_process",
     "saved_source": "finished_sources",

@@ -27,19 +27,6 @@ class Commit:
         return f"{self.id} of {self.day}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkout:
-    """The files of a commit."""
-
-    name: str
-    """The revision and the commit for messages: `origin/main (1a2b3c4d5e6f)`."""
-    commit: Commit
-    root: Path
-    """The project's folder in it."""
-    omitted: tuple[str, ...] = ()
-    """Links out of the repository: their content at the commit is unknown."""
-
-
 def find_git_folder(root: Path) -> Path | None:
     """Return the folder that all worktrees of a repository share, or None outside of one."""
     for folder in (root.absolute(), *root.absolute().parents):

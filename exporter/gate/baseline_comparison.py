@@ -20,24 +20,20 @@ from typing import assert_never
 from exporter.core.device_name import DeviceName
 from exporter.core.text import join_lines, shorten, truncate
 from exporter.gate.contract_changes import (
-    ContractHashes,
-    find_contract_changes,
     find_state_changes,
 )
 from exporter.gate.finding import (
-    ACCEPTED_HERE,
     NO_RESULT,
     NOT_ACCEPTED,
     GateFinding,
 )
-from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GatePolicy, Manifest
+from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GatePolicy
 from exporter.manifest.syntax.releases import Release, find_first_release, format_release
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
     CellOutcome,
     build_baseline,
-    extract_outcome,
     extract_outcomes,
 )
 from exporter.records.record import UNPROVED_PREFIX, CellId, Record, RunRecord, Stage, Status
@@ -443,126 +439,3 @@ def accept_some(
 def strip_figures(outcome: CellOutcome) -> CellOutcome:
     """Return the outcome without figures and reason: the part that a user accepts."""
     return outcome.model_copy(update={"figures": None, "reason": ""})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectState:
-    """The manifests and the baseline of a project at one revision."""
-
-    manifest: Manifest
-    baseline: Baseline
-    hashes: ContractHashes = field(default_factory=dict)
-    """The hashes of the data files, by model and by path from the root."""
-    states: Mapping[str, AcceptedModel] = field(default_factory=dict)
-    """The current states of the models of a branch."""
-
-
-def compare_with_revision(
-    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
-) -> tuple[GateFinding, ...]:
-    """Compare the results and the manifests of a branch with a revision; see `compare_results`.
-
-    Any change of a contract that the branch's own baseline lacks is a finding, too.
-    """
-    gate = revision.manifest.project.gate
-    findings = compare_results(revision.baseline, run, promised, gate)
-    reported = {finding.cell for finding in findings}
-    relaxed_states = find_state_changes(revision.baseline, branch.states, promised, gate)
-    changed_states = find_state_changes(branch.baseline, branch.states, promised, gate)
-    # If a removed cell was accepted, it has the finding `missing` already.
-    hashes = (revision.hashes, branch.hashes)
-    relaxed = (
-        finding
-        for finding in (
-            *find_contract_changes(revision.manifest, branch.manifest, hashes),
-            *_find_unread_entries(revision, promised),
-            *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
-        )
-        if finding.cell in promised or finding.cell not in reported
-    )
-    acceptance = _BranchAcceptance(
-        before=revision.baseline.by_cell(),
-        after=branch.baseline.by_cell(),
-        dropped=branch.baseline.dropped,
-        records=run.by_cell(),
-    )
-    judged = [
-        *(each for each in changed_states if each.kind is FindingKind.CONTRACT),
-        *(_apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)),
-    ]
-    return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
-
-
-def _find_unread_entries(
-    revision: ProjectState, promised: Collection[CellId]
-) -> Iterator[GateFinding]:
-    """Yield the cells that the revision accepted although it has no entry for them.
-
-    Their promises at the revision are unknown. The entry may be in a submodule or behind a link.
-    """
-    known = {spec.id for spec in revision.manifest.models}
-    for cell in revision.baseline.by_cell():
-        if cell.model in known or cell not in promised:
-            continue
-        policy = revision.manifest.project.gate.find_policy(cell.model)
-        action = policy.find_action(FindingKind.RELAXED)
-        if action != "ignore":
-            yield GateFinding(
-                kind=FindingKind.RELAXED,
-                cell=cell,
-                before="no entry at the revision",
-                after="promised",
-                message="its promises at the revision cannot be read; keep manifests in the "
-                "repository, not in a link out of it or in a submodule that is not fetched",
-                action=action,
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BranchAcceptance:
-    """The outcomes that the branch's own baseline accepts."""
-
-    before: Mapping[CellId, CellOutcome]
-    """The baseline of the revision."""
-    after: Mapping[CellId, CellOutcome]
-    """The baseline of the branch."""
-    dropped: Mapping[CellId, str]
-    records: Mapping[CellId, Record]
-
-    def is_accepted(self, cell: CellId) -> bool:
-        """Return whether the branch's baseline contains the current outcome."""
-        accepted, record = self.after.get(cell), self.records.get(cell)
-        if accepted is None or record is None:
-            return False
-        return strip_figures(accepted) == strip_figures(extract_outcome(record))
-
-    def find_reason(self, cell: CellId) -> str:
-        """Return why the branch accepts the cell, or "" if there is none."""
-        if cell in self.dropped and cell not in self.after:
-            return self.dropped[cell]
-        before, after = self.before.get(cell), self.after.get(cell)
-        if after is None or not self.is_accepted(cell):
-            return ""
-        # A reason that the revision contains too belongs to an older change.
-        return after.reason if before is None or before.reason != after.reason else ""
-
-
-def _apply_acceptance(
-    finding: GateFinding, acceptance: _BranchAcceptance, manifest: Manifest
-) -> GateFinding | None:
-    """Return the finding with its final action, or None if the branch settles it."""
-    if finding.is_improvement and acceptance.is_accepted(finding.cell):
-        return None
-    reasons = [acceptance.find_reason(cell) for cell in finding.cells]
-    reason = reasons[0] if all(reasons) else ""
-    if not reason:
-        return finding
-    message = f"{ACCEPTED_HERE}{reason}" + (f" ({finding.message})" if finding.message else "")
-    policy = manifest.project.gate.find_policy(finding.cell.model)
-    match policy.find_action(FindingKind.ACCEPTED_HERE):
-        case "block":
-            return replace(finding, message=message)
-        case "warn":
-            return replace(finding, message=message, action="warn")
-        case "ignore":
-            return None

@@ -25,6 +25,7 @@ from exporter.core.text import (
     replace_invisible,
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
+from exporter.plugins.failure_clusters import cluster_cells
 from exporter.plugins.failure_reasons import FailureReasons, explain_failure, keep_last_lines
 from exporter.plugins.model_pages import find_lowest_opset, summarize_result
 from exporter.records.baseline import Baseline
@@ -39,7 +40,6 @@ from exporter.report.rows.cells import (
     format_export_tools,
     format_head,
 )
-from exporter.report.rows.failures import cluster_cells
 
 INDEX = "index.html"
 #: In JSON, these characters occur only in strings. As escapes, they cannot end the script element.

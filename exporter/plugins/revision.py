@@ -11,13 +11,27 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.git import Checkout, Commit, Git, find_git_folder
+from exporter.core.git import Commit, Git, find_git_folder
 
 #: The mode of a submodule in a tree.
 _SUBMODULE = "160000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """The files of a commit."""
+
+    name: str
+    """The revision and the commit for messages: `origin/main (1a2b3c4d5e6f)`."""
+    commit: Commit
+    root: Path
+    """The project's folder in it."""
+    omitted: tuple[str, ...] = ()
+    """Links out of the repository: their content at the commit is unknown."""
 
 
 @contextmanager

@@ -72,7 +72,7 @@ from exporter.worker.verify.run_checks import (
 custom_ops, data_files, diagnosis, inputs_from = map(
     import_plugin, ("custom_ops", "files", "diagnosis", "inputs_from")
 )
-measurement, review = map(import_plugin, ("measure", "review"))
+review = import_plugin("review")
 weight_interface = import_plugin("parameters", "work")
 captured_models = import_plugin("program")
 
@@ -229,7 +229,8 @@ def check_file(
             proof.context = make_view()
             record = proof.prove(device, times, is_full=True)
         view = proof.view(device)
-        record = measurement.add_measurements(record, context, view, device)
+        if view.spec.measure:
+            record = import_plugin("measure").add_measurements(record, context, view, device)
         record = output.write_record(record)
         if record.status.is_red and not record.undiagnosed:
             explain = partial(diagnosis.explain_record, record, context, view, device)

@@ -97,7 +97,13 @@ def list_allowed(path: Path) -> set[str]:
         allowed = {"os.environ"}
     # The program of a host; the variables of a device in addition to those of the worker; the
     # output of a command for GitHub; two that the tests of users call.
-    if path.name in {"host_run.py", "session.py", "github.py", "testing.py", "pytest_plugin.py"}:
+    if path.name in {
+        "host_run.py",
+        "runtime_process.py",
+        "github.py",
+        "testing.py",
+        "pytest_plugin.py",
+    }:
         allowed = {"os.environ"}
     if path == PACKAGE / "plugins" / "watch.py":  # the loop of `export --watch`
         allowed = {"os.environ", "sys.stdout"}

@@ -12,6 +12,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from exporter.core import _PLUGINS
+from exporter.core.check_table import KEY_CHECKS
+from exporter.manifest.schema.entry import Settings
+from exporter.manifest.syntax.table import read_keys
 from tests.architecture.test_prose import file_text
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +131,10 @@ def list_plugin_keys(source: str) -> Iterator[str]:
             isinstance(each, ast.Name) and each.id == "import_plugin"
             for each in (node.func, *node.args)
         ):
-            texts = (each for arg in node.args for each in ast.walk(arg))
+            # `map(import_plugin, keys)` has them in its second argument.
+            is_call = isinstance(node.func, ast.Name) and node.func.id == "import_plugin"
+            keys = node.args[:1] if is_call else node.args
+            texts = (each for arg in keys for each in ast.walk(arg))
             yield from (each.value for each in texts if isinstance(each, ast.Constant))
 
 
@@ -142,12 +148,13 @@ def test_the_table_of_plugins_has_each_key_that_is_used_and_no_other() -> None:
     }
     assert missing == set()
     used = {key for path in PACKAGE.rglob("*.py") for key in list_plugin_keys(path.read_text())}
-    # `Job.sandbox` is the key of its plugin.
-    assert used | {"landlock"} == _PLUGINS.keys()
+    # A declaration names plugins of its key; `Job.sandbox` is the key of its plugin.
+    used |= {plugin for key in read_keys(Settings).values() for plugin in key.plugins}
+    assert used | {"landlock", *KEY_CHECKS} == _PLUGINS.keys()
 
 
 def test_the_keys_of_plugins_are_found() -> None:
-    source = "a = import_plugin('x').f()\nb, c = map(import_plugin, ('y', 'z'))\n"
+    source = "a = import_plugin('x', 'check').f()\nb, c = map(import_plugin, ('y', 'z'))\n"
     assert set(list_plugin_keys(source)) == {"x", "y", "z"}
 
 

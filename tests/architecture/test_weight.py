@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_002,
-    "lines of tests": 72_068,
-    "files": 291,
-    "packages": 52,
-    "modules below 60 lines": 10,
-    "lines of imports in 1,000 lines": 83,
-    "private functions called once, in 1,000 functions": 175,
+    "lines of the package": 59_431,
+    "lines of tests": 71_520,
+    "files": 307,
+    "packages": 53,
+    "modules below 60 lines": 11,
+    "lines of imports in 1,000 lines": 86,
+    "private functions called once, in 1,000 functions": 174,
 }
 
 

@@ -47,6 +47,7 @@ def build_overview(
     tables = matrix.build_matrix(manifest, by_model, history)
     by_id = {spec.id: spec for spec in manifest.models}
     specs = [by_id[row["model"]] for part in tables for row in part["rows"]]
+    clusters = import_plugin("red").cluster_cells(red, manifest, history) if red else ()
     steps = dict.fromkeys(spec.file_step for spec in manifest.models if spec.parent)
     return {
         "project": manifest.project.name,
@@ -74,7 +75,7 @@ def build_overview(
             for row in import_plugin(step, "rows").build_rows(manifest.models, by_model)
         ),
         "metrics": artifacts.build_metric_rows(by_model),
-        "red": {"cells": len(red), "clusters": failures.cluster_cells(red, manifest, history)},
+        "red": {"cells": len(red), "clusters": clusters},
         "not_run": _build_section(cells, None),
         "expected": _build_section(cells, Status.XFAIL),
         "flaky": failures.build_flaky_rows(cells),

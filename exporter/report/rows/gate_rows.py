@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.cache.fingerprint import extract_tool_versions
+from exporter.core import import_plugin
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import format_bytes, format_command, join_lines, join_names, pluralize
 from exporter.gate.baseline_comparison import find_first_releases
@@ -34,7 +35,6 @@ from exporter.report.rows.cells import (
     group_by_opset,
     list_initial_models,
 )
-from exporter.report.rows.expectations import format_expectations
 
 _GREEN = ("pass", "xfail")
 #: Labels of cells in one text, patterns in one command, and lines of a difference.
@@ -233,6 +233,10 @@ def _build_finding_row(
     records = [context.records[cell] for cell in same if cell in context.records]
     project = context.manifest.project
     code = record.failure_code if record else ""
+    expectations: Iterable[str] = ()
+    if record and records[0].status.is_red:
+        foreseen = import_plugin("expect")
+        expectations = foreseen.format_expectations(specs[first.cell.model], records)
     repro = failures.format_repro_command(record, project) if record else ""
     again = format_export_command(str(first.cell), project.command)
     is_unproved = is_failure and first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
@@ -260,7 +264,7 @@ def _build_finding_row(
         lines=tuple(map(join_lines, failures.find_model_lines(record) if record else ())),
         acceptance=f"last {word} in {context.accepted_in}" if context.accepted_in and word else "",
         commands=(repro or again,) if code or is_unproved else (),
-        expectations=tuple(format_expectations(specs[first.cell.model], records) if record else ()),
+        expectations=tuple(expectations),
         decision=_find_decision(group, context),
         diff=failures.shorten_diff(diff, _DIFF_LINES),
     )

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from exporter.gate.baseline_comparison import ProjectState, accept_some, compare_with_revision
+from exporter.gate.baseline_comparison import accept_some
 from exporter.gate.contract_changes import (
-    _HARMLESS_KEYS,
-    _RESOLVED_KEYS,
     DEFINING_KEYS,
-    find_contract_changes,
+    HARMLESS_KEYS,
+    RESOLVED_KEYS,
 )
 from exporter.gate.finding import GateFinding
 from exporter.manifest import (
@@ -45,6 +44,8 @@ from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.keys import Generate, Metric
 from exporter.manifest.resolved.policy import FINDINGS, LIMITS, ModelPolicy
 from exporter.manifest.syntax.table import read_keys
+from exporter.plugins.revision_gate.contract_changes import find_contract_changes
+from exporter.plugins.revision_gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -284,7 +285,7 @@ def test_both_tables_have_each_key_with_a_direction(table: list[Any]) -> None:
 
 
 def test_only_these_keys_of_an_entry_are_not_compared_as_they_are() -> None:
-    groups = (_HARMLESS_KEYS, _RESOLVED_KEYS, DEFINING_KEYS)
+    groups = (HARMLESS_KEYS, RESOLVED_KEYS, DEFINING_KEYS)
     assert sum(map(len, groups)) == len(frozenset().union(*groups))
     assert ModelSpec.model_fields.keys() >= frozenset().union(*groups)
 

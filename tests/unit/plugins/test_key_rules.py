@@ -48,7 +48,7 @@ ROWS = [
         'custom_ops = [{ name = "a.b", reference = "net.py:Net" }]',
         "an entry with only kernels",
     ),
-    ("passes", 'passes = ["net.py:function"]', "does not define 'function'"),
+    ("passes", 'passes = ["net.py:function"]', 'does not define "function"'),
     ("artifact", 'artifact = "net.bin"', "expected a file with the suffix .onnx"),
     ("saved_source", 'source = "net.pt2"\nmode = "train"', "has the mode of its capture"),
     ("saved_source", 'source = "net.pt"\ninit = { depth = 3 }', "takes no init arguments"),

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from exporter.gate.baseline_comparison import (
-    ProjectState,
     compare_results,
-    compare_with_revision,
     list_accepted,
 )
 from exporter.gate.finding import Cause, read_change
 from exporter.manifest import Action, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
 from exporter.manifest.resolved.policy import FINDINGS
+from exporter.plugins.revision_gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Status
 from exporter.report.pages.page_files import render_gate

@@ -1,0 +1,1 @@
+"""The option `gate --against`: the promises and the policy of a revision of git."""
