@@ -119,7 +119,7 @@ def read_interface() -> Interface:
     }
     outputs = {"results.json": build_results_schema()}
     context = click.Context(entry_point.exporter)
-    for name in entry_point._BUILT_IN:
+    for name in entry_point.BUILT_IN:
         command = entry_point.exporter.get_command(context, name)
         assert command is not None
         lines += _list_command(name, command)

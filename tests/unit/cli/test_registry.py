@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from exporter.cli.entry_point import _BUILT_IN, exporter
+from exporter.cli.entry_point import BUILT_IN, exporter
 from exporter.core.errors import ExitCode
 from tests.unit.manifest.projects import ENTRY, make_project
 
@@ -29,7 +29,7 @@ def test_the_help_has_a_full_sentence_for_each_command_and_every_exit_code() -> 
 
 def test_the_page_and_the_sessions_have_each_command() -> None:
     """A session of a command that went would end with an error."""
-    names = {*_BUILT_IN}
+    names = {*BUILT_IN}
     page = (ROOT / "docs/commands.md").read_text("utf-8")
     assert {*re.findall(r"^\| `exporter ([a-z]+)", page, re.MULTILINE)} == names
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
