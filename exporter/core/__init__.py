@@ -8,6 +8,7 @@ from typing import Any
 _PLUGINS = {
     "against": "revision_gate.revision_comparison",
     "artifact": "finished_sources",
+    "branches": "model_branches",
     "call": "call_rules",
     "call_failure": "diagnosis.call_failure",
     "cases": "input_cases",
@@ -33,6 +34,7 @@ _PLUGINS = {
     "generate": "generation",
     "github": "github",
     "inputs_from": "inputs_from",
+    "invalid_entry": "invalid_entries",
     "invalid_table": "invalid_tables",
     "landlock": "landlock",
     "live": "live_progress",

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from exporter.core import import_plugin
-from exporter.core.device_name import DeviceName
-from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import project_settings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.keys import Keys
@@ -78,7 +76,8 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec:
         fields |= import_plugin(plugin, "declaration").resolve(model)
     fields |= _resolve_signature(model)
     if model.report or model.broken:
-        return _make_invalid_spec(model)
+        invalid: ModelSpec = import_plugin("invalid_entry").make_invalid_spec(model)
+        return invalid
     return ModelSpec(
         id=model.id,
         manifest=model.entry.file.name,
@@ -183,49 +182,6 @@ def _check_devices(model: EffectiveSettings) -> None:
             model.add_problem(("devices", index), message)
 
 
-#: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.
-_DEFAULT_OPSET = 18
-_DEFAULT_DEVICE = DeviceName("cpu")
-
-
-def _make_invalid_spec(model: EffectiveSettings) -> ModelSpec:
-    settings, problems = model.settings, ProblemCollector()
-    for problem in (*chain.from_iterable(model.broken.values()), *model.report):
-        problems.add(problem)
-    own_devices = settings.devices if model.has_valid("devices") else ()
-    known_devices = [name for name in dict.fromkeys(own_devices) if name in model.context.devices]
-    # Reports show them, and the commands select by them.
-    keys = ("description", "owner", "tags")
-    shown = {key: getattr(settings, key) for key in keys if model.has_valid(key)}
-    return make_empty_spec(
-        model.id,
-        Location(file=model.entry.file.name, line=model.entry.file.lines[model.entry.path]),
-        problems.list_problems(),
-    ).model_copy(
-        update={
-            **shown,
-            "opsets": settings.opsets or (_DEFAULT_OPSET,),
-            "devices": tuple(map(DeviceName, known_devices)) or (_DEFAULT_DEVICE,),
-        }
-    )
-
-
-def make_empty_spec(id: str, location: Location, problems: Iterable[Problem]) -> ModelSpec:
-    """Return a spec with one cell for an entry without readable settings."""
-    return ModelSpec(
-        id=id,
-        manifest=location.file,
-        line=location.line or 1,
-        source="",
-        opsets=(_DEFAULT_OPSET,),
-        devices=(_DEFAULT_DEVICE,),
-        inputs=(),
-        outputs=(),
-        timeout=600.0,
-        problems=tuple(str(problem) for problem in problems),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedEntry:
     """An entry with the `[defaults]` of its file."""
@@ -242,7 +198,7 @@ class InheritedEntry:
 
 
 #: Entries of a chain of `extends`, because each one is merged with all others of its chain.
-_MAX_ENTRIES = 50
+MAX_ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,34 +239,17 @@ class InheritanceGraph:
         if not entry.parent and "extends" not in entry.entry.broken:
             return [entry.defaults, entry.entry]
         parent = self._by_id.get(entry.parent)
-        is_cycle, is_short = entry.parent in children, len(children) < _MAX_ENTRIES
+        is_cycle, is_short = entry.parent in children, len(children) < MAX_ENTRIES
         if parent is not None and not is_cycle and is_short:
             return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
         if "extends" not in entry.entry.broken:
-            name = entry.parent
-            if is_cycle:
-                cycle = children[children.index(name) :]
-                first = cycle.index(min(cycle))  # each entry of the cycle reports the same problem
-                text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
-                message = f"is a cycle: {text}; remove one `extends`"
-                report.add(_build_problem(self._by_id[cycle[first]], message))
-            elif parent is not None:
-                message = f"is in a chain of more than {_MAX_ENTRIES}; extend an earlier entry"
-                report.add(_build_problem(self._by_id[children[0]], message))
-            elif name in self._unreadable:
-                for problem in self._unreadable[name]:
-                    report.add(problem)
-            else:
-                hint = suggest_name(name, self._by_id)
-                report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
+            cycle = children[children.index(entry.parent) :] if is_cycle else ()
+            plugin = import_plugin("invalid_entry")
+            plugin.report_parent(entry, self._by_id, self._unreadable, cycle, children[0], report)
         # Any required key may be in the unreadable parent, so none counts as missing.
         empty = Settings.model_construct(set())
         unknown = replace(entry.entry, table=empty, broken=dict.fromkeys(Settings.required, ()))
         return [entry.defaults, unknown, entry.entry]
-
-
-def _build_problem(entry: InheritedEntry, message: str) -> Problem:
-    return entry.entry.file.build_problem((*entry.entry.path, "extends"), message)
 
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
@@ -468,11 +407,9 @@ def _keep_valid_ids(
     invalid_ids: Mapping[str, tuple[Problem, ...]],
 ) -> tuple[ModelSpec, ...]:
     """Return one spec for each ID that can name a folder, with the problems of the ID."""
-    unreadable = [
-        make_empty_spec(id, Location(file=file.file.name, line=file.file.lines["models", id]), each)
-        for file in files
-        for id, each in file.unreadable.items()
-    ]
+    unreadable: list[ModelSpec] = []
+    for file in (each for each in files if each.unreadable):
+        unreadable += import_plugin("invalid_entry").list_unreadable(file)
     by_id: dict[str, ModelSpec] = {}
     for spec in (*specs, *unreadable):
         if not re.fullmatch(ID_PATTERN, spec.id) or spec.id in RESERVED_IDS:

@@ -27,7 +27,7 @@ HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review",
 HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
 HEAVY_PACKAGES |= {"custom_ops", "data_files", "kernels", "quantization_steps"}
 HEAVY_PACKAGES |= {"captured_models", "large_float64", "operator_regions", "thorough_sets"}
-HEAVY_PACKAGES |= {"recheck", "metric", "comparators", "runtime_process"}
+HEAVY_PACKAGES |= {"model_branches", "recheck", "metric", "comparators", "runtime_process"}
 HEAVY_PACKAGES |= {"weight_files", "weight_interface"}
 #: Parts of such a plugin that a manifest or a report needs.
 LIGHT_PARTS = {"declaration", "rows"}

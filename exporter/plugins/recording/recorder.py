@@ -18,8 +18,9 @@ from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.text import format_requirement
 from exporter.manifest import ModelSpec, Project
-from exporter.manifest.loader import load_layers, make_empty_spec
+from exporter.manifest.loader import load_layers
 from exporter.manifest.syntax.python_source import find_module_file
+from exporter.plugins.invalid_entries import make_empty_spec
 from exporter.plugins.python_code import UnreadableForward, find_class
 from exporter.plugins.recording.entry import (
     choose_id,

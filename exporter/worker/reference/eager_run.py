@@ -308,6 +308,11 @@ def describe_float64_run(model: Model, float64_model: Model | None) -> str:
     return text
 
 
+def count_weights(model: Model) -> int:
+    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    return sum(weight.numel() for weight in weights)
+
+
 def _has_large_weights(model: torch.nn.Module) -> bool:
     return sum(each.nbytes for each in (*model.parameters(), *model.buffers())) > _COPIED
 
