@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_431,
+    "lines of the package": 59_527,
     "lines of tests": 71_520,
-    "files": 307,
+    "files": 309,
     "packages": 53,
     "modules below 60 lines": 11,
     "lines of imports in 1,000 lines": 86,

@@ -52,6 +52,7 @@ class _Conversion:
         return conversion
 
 
+# A file contains the name of its module: as the domain of a function, and in metadata of nodes.
 class CallObjectWrapper(torch.nn.Module):
     """A module that calls the wrapped module with the objects of its contract."""
 
