@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_527,
+    "lines of the package": 59_528,
     "lines of tests": 71_520,
-    "files": 309,
-    "packages": 53,
+    "files": 310,
+    "packages": 54,
     "modules below 60 lines": 11,
     "lines of imports in 1,000 lines": 86,
     "private functions called once, in 1,000 functions": 174,

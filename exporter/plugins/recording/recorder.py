@@ -20,8 +20,6 @@ from exporter.core.text import format_requirement
 from exporter.manifest import ModelSpec, Project
 from exporter.manifest.loader import load_layers
 from exporter.manifest.syntax.python_source import find_module_file
-from exporter.plugins.invalid_entries import make_empty_spec
-from exporter.plugins.python_code import UnreadableForward, find_class
 from exporter.plugins.recording.entry import (
     choose_id,
     format_entry,
@@ -33,6 +31,8 @@ from exporter.plugins.recording.entry import (
 from exporter.plugins.recording.file_changes import FileChange, read_text
 from exporter.plugins.recording.observation import Observation, ProbeResult
 from exporter.plugins.recording.sources import Source, list_sources
+from exporter.plugins.rules.invalid_entries import make_empty_spec
+from exporter.plugins.rules.python_code import UnreadableForward, find_class
 from exporter.plugins.toolchains.toolchain_export import run_program
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 from exporter.processes.environment import make_worker_environment

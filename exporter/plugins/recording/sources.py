@@ -17,8 +17,8 @@ import tomli
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import Plain
 from exporter.manifest.syntax.python_source import find_module_file, parse_python
-from exporter.plugins.python_code import UnreadableForward, find_class, read_forward
 from exporter.plugins.recording.observation import Construction, Observation, ObservedTensor
+from exporter.plugins.rules.python_code import UnreadableForward, find_class, read_forward
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.report.pages.templates import render_script
 

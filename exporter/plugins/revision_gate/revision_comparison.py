@@ -18,9 +18,9 @@ from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, lo
 from exporter.manifest.loader import list_manifests
 from exporter.manifest.syntax.python_source import find_module_file
 from exporter.manifest.syntax.table import list_functions
-from exporter.plugins.python_code import hash_code
 from exporter.plugins.revision import Checkout, check_out
 from exporter.plugins.revision_gate.contract_changes import ContractHashes, find_contract_changes
+from exporter.plugins.rules.python_code import hash_code
 from exporter.records.baseline import (
     FOLDER,
     AcceptedModel,

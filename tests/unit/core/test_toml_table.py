@@ -16,7 +16,7 @@ from exporter.core.toml_table import (
     read_setting,
     read_toml_table,
 )
-from exporter.plugins.toml_errors import draw_excerpt, explain_syntax_error
+from exporter.plugins.rules.toml_errors import draw_excerpt, explain_syntax_error
 
 
 @pytest.mark.parametrize(
