@@ -18,7 +18,6 @@ from exporter.cache.states import have_tools_changed
 from exporter.core import import_plugin
 from exporter.core.errors import ExporterError, StoppedByFailure
 from exporter.core.files import read_regular_file, write_text
-from exporter.core.frozen_model import FrozenModel
 from exporter.manifest import Manifest, Project, load_layers
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords, recover_killed_runs
 from exporter.pipeline.decisions import (
@@ -61,8 +60,8 @@ class ExportResult:
     shard: Shard | None = None
     noop_inputs: Any = None
     """All inputs, if every cell was up to date, for the plugin `noop`."""
-    statistics: FrozenModel | None = None
-    """The use of the store, or None if there is none."""
+    statistics: Any = None
+    """The use of the store for its plugin, or None if there is none."""
     started: int = 0
     """The time of the build folder's file system before the first input was read."""
     has_tables: bool = True

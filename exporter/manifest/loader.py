@@ -14,7 +14,7 @@ from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import project_settings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.keys import Keys
-from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
+from exporter.manifest.resolved.model import Comparator, Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Manifest, Project
 from exporter.manifest.rules import fills, signature, sources
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
@@ -115,7 +115,7 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
         return {}
     shapes = {shape.path: shape for shape in signature.resolve_shapes(model)}
     fills.check_fills(model, shapes)
-    comparators = [None] * len(settings.outputs)
+    comparators: Sequence[Comparator | None] = [None] * len(settings.outputs)
     if any(table.compare is not None or table.masked_by for table in settings.outputs):
         comparators = import_plugin("compare").resolve_comparators(model, shapes)
     axes = resolve_axes(model, tuple(shapes.values()))
@@ -223,11 +223,11 @@ class InheritanceGraph:
 
     def add_interfaces(self, entry: InheritedEntry, report: ProblemCollector) -> Iterable[Layer]:
         """Return the layers of an entry, with the interface of a model that generates."""
-        layers: Iterable[Layer] = self.list_layers(entry, report)
-        if any(layer.table.generate for layer in layers):
-            plugin = import_plugin("generate", "declaration")
-            layers = plugin.add_interfaces(layers, self._interfaces, report)
-        return layers
+        layers = self.list_layers(entry, report)
+        if not any(layer.table.generate for layer in layers):
+            return layers
+        plugin = import_plugin("generate", "declaration")
+        return plugin.add_interfaces(layers, self._interfaces, report)
 
     def list_layers(
         self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()

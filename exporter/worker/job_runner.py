@@ -69,9 +69,10 @@ from exporter.worker.verify.run_checks import (
 )
 
 # The fork server loads them with this module, before it forks workers.
-custom_ops, data_files, diagnosis, inputs_from = map(
-    import_plugin, ("custom_ops", "files", "diagnosis", "inputs_from")
-)
+custom_ops = import_plugin("custom_ops")
+data_files = import_plugin("files")
+diagnosis = import_plugin("diagnosis")
+inputs_from = import_plugin("inputs_from")
 review = import_plugin("review")
 weight_interface = import_plugin("parameters", "work")
 captured_models = import_plugin("program")

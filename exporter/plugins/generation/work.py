@@ -226,8 +226,10 @@ def _find_token_problems(model: Any, generate: Generate) -> Iterator[str]:
             yield f"{name} = {usual}, the entry has {list(chosen) if name == 'end' else chosen}"
 
 
-def convert_part(model: GeneratorPart, spec: ModelSpec, inputs: Tensors, opset: int) -> ir.Model:
+def convert_part(model: Any, spec: ModelSpec, inputs: Tensors, opset: int) -> ir.Model:
     """Export a part by the exporter of transformers, with all dynamic axes of the interface.
+
+    `model`: The part that `select_part` returned.
 
     Raises:
         Failure: At stage `convert`.

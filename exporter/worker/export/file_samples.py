@@ -34,7 +34,8 @@ from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 
 # The fork server loads them before it forks.
-model_branches, operator_regions = map(import_plugin, ("branches", "regions"))
+model_branches = import_plugin("branches")
+operator_regions = import_plugin("regions")
 
 #: The promises without a sample if the export changed the model and what builds it.
 _CHANGED = "other sizes and branches, because the export changed the model"

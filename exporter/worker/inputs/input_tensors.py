@@ -19,7 +19,8 @@ from exporter.worker.inputs.input_sets import InputSet, select_inputs_function
 from exporter.worker.inputs.other_values import mirror_values, perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
 
-data_files, inputs_from = map(import_plugin, ("files", "inputs_from"))
+data_files = import_plugin("files")
+inputs_from = import_plugin("inputs_from")
 
 
 #: A normal distribution has no end. One of ten billion draws is above 6.5, which `relu6` clips.

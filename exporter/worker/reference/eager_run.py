@@ -43,7 +43,8 @@ from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.torch_private import internals
 
 # The fork server loads them before it forks.
-captured_models, large_float64 = map(import_plugin, ("program", "float64"))
+captured_models = import_plugin("program")
+large_float64 = import_plugin("float64")
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"

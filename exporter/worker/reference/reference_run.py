@@ -57,9 +57,9 @@ from exporter.worker.reference.noise import (
 )
 from exporter.worker.reference.python_state import PythonState, ReversedCalls, call_in_reverse
 
-call_failure, inputs_from, quantization_steps = map(
-    import_plugin, ("call_failure", "inputs_from", "steps")
-)
+call_failure = import_plugin("call_failure")
+inputs_from = import_plugin("inputs_from")
+quantization_steps = import_plugin("steps")
 
 
 @dataclass(frozen=True, slots=True)

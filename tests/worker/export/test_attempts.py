@@ -94,6 +94,7 @@ def test_a_layer_with_a_fused_path_is_traced_without_it(tmp_path: Path) -> None:
     assert describe(exported.route) == ("trace", "inference", True)
     assert exported.attempts == ()
     # With the fused path and without gradients, PyTorch has an operator that ONNX lacks.
+    torch.backends.mha.set_fastpath_enabled(True)  # a test of `record` may have disabled it
     context = make_context(spec, 17)
     with torch.no_grad(), pytest.raises(torch.onnx.errors.UnsupportedOperatorError):
         torch.onnx.export(
