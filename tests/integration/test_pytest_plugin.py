@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.integration.program_server import describe_servers
 from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 
+#: Seconds of a run of pytest, less than the limit of a test.
+_LIMIT = 200
 TESTS = """
 import sys
 
@@ -112,7 +117,7 @@ def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
     plugins = ("-p", "exporter.pytest_plugin", "-p", "xdist.plugin", "-p", "no:cacheprovider")
     servers = describe_servers() if arguments else {}
     plugins += ("-p", "tests.integration.program_server") if servers else ()
-    process = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *plugins, "-q", "-rA", *arguments],
         cwd=root,
         env={
@@ -122,11 +127,18 @@ def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             **servers,
         },
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         text=True,
-        check=False,
     )
-    return process.returncode, process.stdout + process.stderr
+    with process:
+        try:
+            shown, _ = process.communicate(timeout=_LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGABRT)  # pytest then prints the stack of each thread
+            pytest.fail(f"pytest did not end within {_LIMIT} s:\n{process.communicate()[0]}")
+    return process.returncode, shown
 
 
 def test_prove_raises_the_findings_of_an_export(tmp_path: Path) -> None:
