@@ -6,6 +6,8 @@ import math
 import re
 import time
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -161,26 +163,33 @@ def test_other_signs_are_no_reference() -> None:
         assert "`" not in escape_inline(text)
 
 
-def test_counts() -> None:
-    assert figures.format_count(61_100_840) == "61 100 840"
-    assert figures.format_count(7) == "7"
-
-
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("write", "value", "text"),
     [
-        (1.7e-4, "≤ 1e-3"),
-        (2.9e-4, "≤ 1e-3"),
-        (1e-3, "≤ 1e-3"),
-        (0.5, "≤ 1"),
-        (3.7, "≤ 10"),
-        (0.0, "0"),
-        (math.inf, "inf"),
-        (math.nan, "nan"),
+        (figures.format_count, 61_100_840, "61 100 840"),
+        (figures.format_count, 7, "7"),
+        (figures.format_magnitude, 1.7e-4, "≤ 1e-3"),
+        (figures.format_magnitude, 2.9e-4, "≤ 1e-3"),
+        (figures.format_magnitude, 1e-3, "≤ 1e-3"),
+        (figures.format_magnitude, 0.5, "≤ 1"),
+        (figures.format_magnitude, 3.7, "≤ 10"),
+        (figures.format_magnitude, 0.0, "0"),
+        (figures.format_magnitude, math.inf, "inf"),
+        (figures.format_magnitude, math.nan, "nan"),
+        (format_limit_share, 0.004, "≤ 1% of its limit"),
+        (format_limit_share, 0.07, "≤ 10% of its limit"),
+        (format_limit_share, 0.4, "≤ 50% of its limit"),
+        (format_limit_share, 0.51, "≤ 100% of its limit"),
+        (format_limit_share, 1.0, "≤ 100% of its limit"),
+        (format_limit_share, 3.21, "3.2 times its limit"),
+        (format_limit_share, math.inf, "inf times its limit"),
+        (format_limit_share, math.nan, "nan times its limit"),
     ],
 )
-def test_magnitudes(value: float, text: str) -> None:
-    assert figures.format_magnitude(value) == text
+def test_counts_magnitudes_and_shares_of_a_limit(
+    write: Callable[[Any], str], value: float, text: str
+) -> None:
+    assert write(value) == text
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))
@@ -188,23 +197,6 @@ def test_a_magnitude_is_an_upper_bound(value: float) -> None:
     bound = float(figures.format_magnitude(value).removeprefix("≤ "))
     assert value <= bound * (1 + 1e-9)
     assert bound <= value * 10 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.004, "≤ 1% of its limit"),
-        (0.07, "≤ 10% of its limit"),
-        (0.4, "≤ 50% of its limit"),
-        (0.51, "≤ 100% of its limit"),
-        (1.0, "≤ 100% of its limit"),
-        (3.21, "3.2 times its limit"),
-        (math.inf, "inf times its limit"),
-        (math.nan, "nan times its limit"),
-    ],
-)
-def test_shares_of_a_limit(value: float, text: str) -> None:
-    assert format_limit_share(value) == text
 
 
 def test_messages_do_not_depend_on_the_machine() -> None:

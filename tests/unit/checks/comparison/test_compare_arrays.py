@@ -148,12 +148,9 @@ def test_integers_are_exact(dtype: str) -> None:
     assert result.details["outside"] == 1 / 6
 
 
-def test_the_error_of_integers_is_a_distance() -> None:
+def test_integers_that_are_equal_as_floats_differ() -> None:
     expected = np.array([250, 3], np.uint8)
     assert compare_arrays(np.array([5, 3], np.uint8), expected, None, expected).max_abs == 245.0
-
-
-def test_integers_that_are_equal_as_floats_differ() -> None:
     expected = np.array([2**62], np.int64)
     assert compare_arrays(expected + 1, expected, None, expected).problem != ""
     assert compare_arrays(np.array(["a"]), np.array(["b"]), None, expected).problem != ""
@@ -209,17 +206,17 @@ def test_the_error_is_the_distance_from_float64() -> None:
     assert compare(expected, expected, limit(atol=0.2), exact=exact).problem != ""
 
 
-def test_overflow_of_the_declared_dtype_is_no_error() -> None:
-    expected, exact = floats(INF, 1.0), np.array([1e39, 1.0])
+@pytest.mark.parametrize(
+    ("pytorch", "float64", "other", "atol"),
+    [(INF, 1e39, 1.0, INF), (2.0, NAN, 3.0, 0.5), (2.0, INF, 3.0, 0.5), (2.0, -INF, 3.0, 0.5)],
+    ids=["overflow of the declared dtype", "NaN in float64", "Inf in float64", "-Inf in float64"],
+)
+def test_pytorchs_value_replaces_one_that_cannot_be_compared(
+    pytorch: float, float64: float, other: float, atol: float
+) -> None:
+    expected, exact = floats(pytorch, 1.0), np.array([float64, 1.0])
     assert compare(expected.copy(), expected, exact=exact).problem == ""
-    assert compare(floats(1.0, 1.0), expected, limit(atol=INF), exact=exact).problem != ""
-
-
-@pytest.mark.parametrize("odd", [NAN, INF, -INF])
-def test_pytorchs_value_replaces_an_infinite_float64_value(odd: float) -> None:
-    expected, exact = floats(2.0, 1.0), np.array([odd, 1.0])
-    assert compare(expected.copy(), expected, exact=exact).problem == ""
-    assert compare(floats(3.0, 1.0), expected, limit(atol=0.5), exact=exact).problem != ""
+    assert compare(floats(other, 1.0), expected, limit(atol=atol), exact=exact).problem != ""
 
 
 # --- properties -----------------------------------------------------------------------------------

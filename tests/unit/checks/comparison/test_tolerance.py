@@ -108,8 +108,12 @@ def test_the_limit_of_a_tolerance(
     assert reason in limit.reason
 
 
-def test_a_bound_of_the_manifest_may_be_below_the_rounding() -> None:
+def test_limits_without_a_measurement() -> None:
+    # A bound of the manifest may be below the rounding.
     assert limit_of(1e-16, 1e-9, model=Tolerance(atol=1e-12)).atol == 1e-12
+    assert limit_of(1.0, 1e-3, exact=False).atol == pytest.approx(1e-5)
+    unknown_step = limit_of(1.0, None, model=Tolerance(steps=1.0))
+    assert unknown_step.allowed_error(1.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -213,10 +217,6 @@ def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rto
     assert limit.noise is None
     assert limit.reason.startswith("torch.testing's default for")
     assert limit.allowed_error(30.0) == pytest.approx(30 * (atol + rtol))
-
-
-def test_a_sample_without_float64_cannot_be_measured() -> None:
-    assert limit_of(1.0, 1e-3, exact=False).atol == pytest.approx(1e-5)
 
 
 # --- explicit -------------------------------------------------------------------------------------
@@ -357,7 +357,3 @@ def test_steps_of_a_quantized_output(integers: int, *, passes: bool) -> None:
     assert (compare_arrays(shifted, expected, limit, expected).problem == "") is passes
     between = expected + np.float32(1.01) * step
     assert compare_arrays(between, expected, limit, expected).problem
-
-
-def test_steps_without_a_known_step_require_equal_values() -> None:
-    assert limit_of(1.0, None, model=Tolerance(steps=1.0)).allowed_error(1.0) == 0.0
