@@ -66,13 +66,26 @@ class Interface:
     @classmethod
     def from_json(cls, text: str) -> Self:
         fields = json.loads(text)
-        lines = {name: frozenset(fields[name]) for name in ("offers", "demands")}
-        return cls(version=fields["version"], **lines)
+        offers = _add_subjects(fields["offers"])
+        return cls(version=fields["version"], offers=offers, demands=frozenset(fields["demands"]))
 
     def to_json(self) -> str:
-        lines = {name: sorted(getattr(self, name)) for name in ("offers", "demands")}
+        """Return the lines without those that a line with a fact about them implies."""
+        implied = {_find_subject(line) for line in self.offers if ": " in line}
+        lines = {"offers": sorted(self.offers - implied), "demands": sorted(self.demands)}
         fields = {"version": self.version, **lines}
         return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
+
+
+def _find_subject(line: str) -> str:
+    """Return the part of a line before its fact: `x` of `x: string`."""
+    return line.partition(": ")[0]
+
+
+def _add_subjects(offers: Iterable[str]) -> frozenset[str]:
+    """Add the subject of each fact, which the user relies on as well."""
+    offers = frozenset(offers)
+    return offers | {_find_subject(line) for line in offers}
 
 
 def make_interface(version: str, lines: Iterable[Line]) -> Interface:
@@ -80,8 +93,8 @@ def make_interface(version: str, lines: Iterable[Line]) -> Interface:
     sides = {True: set[str](), False: set[str]()}
     for line, is_offer in lines:
         sides[is_offer].add(line)
-    offers, demands = frozenset(sides[True]), frozenset(sides[False])
-    return Interface(version=version, offers=offers, demands=demands)
+    offers = _add_subjects(sides[True])
+    return Interface(version=version, offers=offers, demands=frozenset(sides[False]))
 
 
 def list_incompatible(released: Interface, current: Interface) -> list[str]:
@@ -92,7 +105,7 @@ def list_incompatible(released: Interface, current: Interface) -> list[str]:
     return removed + [
         f"demanded: {line}"
         for line in sorted(current.demands - released.demands)
-        if line.partition(": ")[0] in released.offers  # else it is about something new
+        if _find_subject(line) in released.offers  # else it is about something new
     ]
 
 
