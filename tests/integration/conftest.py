@@ -7,21 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import run_exporter
-from tests.integration.results import make_green_project
-
-
-@pytest.fixture(scope="session")
-def green_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with two accepted green cells and its pages; tests change copies only."""
-    root = make_green_project(tmp_path_factory.mktemp("green") / "project")
-    command = run_exporter(root, "baseline")
-    assert (command.returncode, "accepted 2 cells: " in command.stdout) == (0, True)
-    assert run_exporter(root, "report").returncode == 0
-    return root
+from tests.integration.shared_projects import share, write_green, write_nets, write_tiny
 
 
 @pytest.fixture
-def project(green_project: Path, tmp_path: Path) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
     """Return a copy of the green project that a test may change."""
-    return Path(shutil.copytree(green_project, tmp_path / "project"))
+    return Path(shutil.copytree(share(write_green, tmp_path_factory), tmp_path / "project"))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the tiny project that a module may change."""
+    shared = share(write_tiny, tmp_path_factory)
+    return Path(shutil.copytree(shared, tmp_path_factory.mktemp("tiny") / "project"))
+
+
+@pytest.fixture(scope="module")
+def good(tiny: Path) -> Path:
+    """Return the copy without its red model."""
+    (tiny / "manifests/bad.toml").unlink()
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def nets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the project of right and wrong models that a module may change."""
+    shared = share(write_nets, tmp_path_factory)
+    return Path(shutil.copytree(shared, tmp_path_factory.mktemp("nets") / "project"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.integration.project import ROOT, make_project, run_exporter
+from tests.integration.project import ROOT, run_exporter
 
 SETTINGS = """
 [tool.exporter]
@@ -25,13 +25,13 @@ def run(root: Path, *arguments: str, code: int = 0, **environment: str) -> str:
     return done.stdout + ("" if "--json" in arguments else done.stderr)
 
 
-def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    make_project(here, settings=SETTINGS, net="Good")
+def test_evidence_is_carried_between_two_checkouts(good: Path, tmp_path: Path) -> None:
+    here, there = good, tmp_path / "there"
+    (here / "pyproject.toml").write_text(SETTINGS)
     run(here, "export")
     run(here, "baseline")
     missing = run(here, "gate", code=1)
-    assert "net/16..17/far: evidence missing: at most 30 days old -> none" in missing
+    assert "good/16..17/far: evidence missing: at most 30 days old -> none" in missing
     run(here, "publish", "--initial", "--device", "cpu", "dist")
 
     # Only this checkout has the runtime, the file and the settings.
@@ -43,7 +43,7 @@ def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
     (here / "far.json").write_text(text)
 
     added = run(here, "evidence", "add", "far.json")
-    assert "net/17/far: pass on Linux" in added
+    assert "good/17/far: pass on Linux" in added
     assert "May merge · 4 cells of 1 model: 4 as before" in run(here, "gate")
     run(here, "report")
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
@@ -56,7 +56,7 @@ def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
     run(here, "export")
     stale = run(here, "gate", code=1)
     assert (
-        "net/16..17/far: evidence missing: at most 30 days old -> stale: is about another" in stale
+        "good/16..17/far: evidence missing: at most 30 days old -> stale: is about another" in stale
     )
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
     table = page.partition("## Models")[2].partition("##")[0]

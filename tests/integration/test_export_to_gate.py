@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from exporter.records.record import RunRecord
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import run_exporter
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def accepted(good: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with one model and its accepted results."""
-    root = make_project(tmp_path_factory.mktemp("workflow") / "project", good="Good")
+    root = Path(shutil.copytree(good, tmp_path_factory.mktemp("workflow") / "project"))
     for arguments in (["export"], ["baseline"], ["gate"]):
         run_exporter(root, *arguments, code=0)
     return root
@@ -36,11 +37,11 @@ def test_a_file_that_changed_after_its_proof_is_a_finding(accepted: Path) -> Non
     assert run_exporter(accepted, "gate").returncode == 0
 
 
-def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "project", good="Good")
+def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(good: Path) -> None:
+    root = good
+    (root / "build/results.json").unlink()
     assert run_exporter(root, "gate").returncode == 5
     assert run_exporter(root, "baseline").returncode == 5
-    (root / "build").mkdir(exist_ok=True)
     (root / "build/results.json").write_text(RunRecord(tools={}, records=()).to_json())
     assert run_exporter(root, "baseline").returncode == 1
     (root / "reports/baseline").mkdir(parents=True)

@@ -16,111 +16,12 @@ import onnx
 import pytest
 import yaml
 
-from tests.integration.project import MODELS as SHARED_MODELS
-from tests.integration.project import read_files, run_exporter, write_project
-
-MODELS = f"""{SHARED_MODELS}
-from typing import Optional
-
-
-class Large(nn.Module):
-    '''Has more than 1 MB of weights, so they are external data.'''
-
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(600, 500)
-
-    def forward(self, ids, scale):
-        return self.table(ids) * scale, ids + 1
-
-
-class Masked(Good):
-    '''Has a constant from the example at masked positions.'''
-
-    def forward(self, x, mask):
-        largest = float(x.detach().abs().max())
-        return torch.where(mask.unsqueeze(-1) == 1, super().forward(x), largest)
-
-
-class Parts(nn.Module):
-    '''Returns a list and has an optional input.'''
-
-    def forward(self, x, bias: Optional[torch.Tensor]) -> list[torch.Tensor]:
-        if bias is not None:
-            x = x + bias
-        return [x * 2.0, x + 1.0]
-"""
-
-MANIFEST = """
-format = 1
-
-[models.sound]
-source = "models.py:Good"
-description = "A <b>layer</b> | of three"
-owner = "@us"
-license = "Apache-2.0"
-version = "1.2.3"
-tolerance = { atol = 1e-3, rtol = 1e-3 }
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-opsets = [17, 18]
-devices = ["cpu", "reference"]
-
-[models.large]
-source = "models.py:Large"
-inputs = [
-  { name = "ids", shape = ["batch"], dtype = "int64", fill = { randint = [0, 600] } },
-  { name = "scale", shape = ["batch", 500] },
-]
-outputs = [
-  { name = "rows", shape = ["batch", 500] },
-  { name = "next", shape = ["batch"], dtype = "int64" },
-]
-opsets = [17, 18]
-devices = DEVICES
-
-[models.baked]
-source = "models.py:Baked"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-opsets = [17]
-
-[models.expected]
-extends = "baked"
-expect = [{ stage = "parity", check = ["axes", "values"], reason = "it scales by a constant" }]
-
-[models.weightless]
-extends = "sound"
-options = { export_params = false }
-opsets = [17]
-devices = ["cpu"]
-"""
-
-PARTS = """
-[models.masked]
-source = "models.py:Masked"
-inputs = [
-  { name = "x", shape = ["batch", "length", 4] },
-  { name = "mask", shape = ["batch", "length"], dtype = "int64", fill = { mask = "right" } },
-]
-outputs = [{ name = "y", shape = ["batch", "length", 3], masked_by = "mask" }]
-opsets = [17]
-
-[models.parts]
-source = "models.py:Parts"
-capture = "script"
-inputs = [
-  { name = "x", shape = ["batch", 4] },
-  { name = "bias", shape = ["batch", 4], optional = true },
-]
-outputs = [{ name = "parts", kind = "sequence", shape = ["batch", 4] }]
-opsets = [17]
-cases = [{ name = "bare", values = { bias = "none" } }]
-"""
+from tests.integration.project import read_files, run_exporter
 
 #: An optional runtime.
 OPENVINO = ("openvino",) if find_spec("openvino") else ()
-NAMES = {"weightless", "parts", "sound", "large", "masked", "README.md", "index.json"}
+GREEN = {"weightless", "parts", "sound", "large", "masked"}
+NAMES = {*GREEN, "README.md", "index.json"}
 #: Runs the folders in `suite/light` with ONNX's own test runner on ONNX Runtime.
 RUNNER = """
 import sys
@@ -145,29 +46,19 @@ sys.exit(not result.wasSuccessful())
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project after the export; `baked` is red."""
-    root = tmp_path_factory.mktemp("publish") / "project"
-    settings = "[tool.exporter]\ndevices.reference = { runtime = 'reference' }\n"
-    manifest = (MANIFEST + PARTS).replace("DEVICES", json.dumps(["cpu", *OPENVINO]))
-    write_project(root, {"models.py": MODELS, "nets.toml": manifest}, settings)
-    run_exporter(root, "export", code=1)
-    return root
-
-
-@pytest.fixture(scope="module")
-def dist(project: Path) -> Path:
-    """Publish all green files."""
-    command = run_exporter(project, "publish", "--initial", "dist", code=1)  # `baked` is red
+def dist(nets: Path) -> Path:
+    """Publish five green models beside two that fail."""
+    models = (*GREEN, "baked", "expected")
+    command = run_exporter(nets, "publish", "--initial", *models, "dist", code=1)
     assert "baked/17: not published: fail at parity (axes, values) on cpu" in command.stderr
     assert "expected/17: not published: xfail at parity (axes, values)" in command.stdout
     assert "7 files published in dist" in command.stdout, command.stderr
-    return project / "dist"
+    return nets / "dist"
 
 
-def copy_project(project: Path, folder: Path) -> Path:
+def copy_project(nets: Path, folder: Path) -> Path:
     """Copy the project with its results for a test that changes it."""
-    shutil.copytree(project, folder, ignore=shutil.ignore_patterns("dist"))
+    shutil.copytree(nets, folder, ignore=shutil.ignore_patterns("dist"))
     return folder
 
 
@@ -227,7 +118,7 @@ def test_the_card_names_the_positions_that_are_compared(dist: Path) -> None:
     assert "no meaning" not in (dist / "sound/18/README.md").read_text()
 
 
-def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
+def test_the_folder_contains_the_proof(dist: Path, nets: Path) -> None:
     proof = json.loads((dist / "sound/18/exporter.json").read_text())
     assert proof["is_green"]
     assert [record["cell"]["device"] for record in proof["records"]] == ["cpu", "reference"]
@@ -246,7 +137,7 @@ def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
     assert "Do not use" not in card
     contract = json.loads((dist / "large/17/contract.json").read_text())
     assert [item["name"] for item in contract["inputs"]] == ["ids", "scale"]
-    assert not [name for name, text in read_files(dist).items() if str(project).encode() in text]
+    assert not [name for name, text in read_files(dist).items() if str(nets).encode() in text]
 
 
 def test_the_card_answers_the_questions_of_a_consumer(dist: Path) -> None:
@@ -261,7 +152,7 @@ def test_the_card_answers_the_questions_of_a_consumer(dist: Path) -> None:
         f"| sha256 | `{digest}` |",
         "| needs | ONNX Runtime 1.18 or later; opset 18, IR version 10 |",
         "| weights | initial values of seed 0, not trained |",
-        "| source | `models.py:Good` of `manifests/nets.toml` |",
+        "| source | `models.py:Sound` of `manifests/nets.toml` |",
         "| version | 1.2.3 |",
         "| license | Apache-2.0 |",
         "| y | float32 | `[batch, 3]` | atol 0.001, rtol 0.001 |",
@@ -367,8 +258,8 @@ def test_the_reader_of_the_hub_accepts_each_folder(dist: Path) -> None:
     assert hub.ModelCard.load(dist / "sound/18/README.md").data.license == "apache-2.0"
 
 
-def test_the_file_is_described_and_its_proof_remains(project: Path, dist: Path) -> None:
-    exported = (project / "build/sound/18.onnx").read_bytes()
+def test_the_file_is_described_and_its_proof_remains(nets: Path, dist: Path) -> None:
+    exported = (nets / "build/sound/18.onnx").read_bytes()
     published = (dist / "sound/18/model.onnx").read_bytes()
     assert published.startswith(exported)
     before, model = map(onnx.load_model_from_string, (exported, published))
@@ -389,14 +280,14 @@ def test_the_file_is_described_and_its_proof_remains(project: Path, dist: Path) 
     assert proof["exported"] == hashlib.sha256(exported).hexdigest()
 
 
-def test_initial_weights_are_published_on_demand_only(project: Path, tmp_path: Path) -> None:
-    command = run_exporter(project, "publish", "sound", str(tmp_path / "dest"), code=1)
+def test_initial_weights_are_published_on_demand_only(nets: Path, tmp_path: Path) -> None:
+    command = run_exporter(nets, "publish", "sound", str(tmp_path / "dest"), code=1)
     reason = "it has initial values of seed 0; set `weights` in the entry, or add `--initial`"
     assert f"sound/17..18: not published: {reason}" in command.stderr
     assert not (tmp_path / "dest").exists()
 
 
-def test_a_destination_lists_its_files(dist: Path, project: Path, tmp_path: Path) -> None:
+def test_a_destination_lists_its_files(dist: Path, nets: Path, tmp_path: Path) -> None:
     files = json.loads((dist / "index.json").read_text())["files"]
     assert [each["path"] for each in files] == [
         f"{name}/model.onnx"
@@ -418,14 +309,14 @@ def test_a_destination_lists_its_files(dist: Path, project: Path, tmp_path: Path
     )
     assert "| [sound](sound/18/README.md) | 18 |" in (dist / "README.md").read_text()
     (tmp_path / "README.md").write_text("mine")
-    command = run_exporter(project, "publish", "--initial", "sound/17", str(tmp_path), code=0)
+    command = run_exporter(nets, "publish", "--initial", "sound/17", str(tmp_path), code=0)
     assert "README.md: is no list of `exporter publish`" in command.stderr
     assert (tmp_path / "README.md").read_text() == "mine"
     assert not (tmp_path / "index.json").exists()
 
 
-def test_the_card_uses_the_template_of_the_project(project: Path, tmp_path: Path) -> None:
-    root = copy_project(project, tmp_path / "project")
+def test_the_card_uses_the_template_of_the_project(nets: Path, tmp_path: Path) -> None:
+    root = copy_project(nets, tmp_path / "project")
     (root / "templates").mkdir()
     (root / "templates/card.md.jinja").write_text("{{ model }} at {{ opset }}: {{ tools.onnx }}\n")
     run_exporter(root, "publish", "--initial", "sound/17", "dist", code=0)
@@ -433,15 +324,15 @@ def test_the_card_uses_the_template_of_the_project(project: Path, tmp_path: Path
     assert re.fullmatch(r"sound at 17: [\d.]+\n", card)
 
 
-def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> None:
+def test_publishing_again_gives_the_same_bytes(nets: Path, dist: Path) -> None:
     before = read_files(dist / "large")
-    run_exporter(project, "publish", "--initial", "large", "dist", code=0)
+    run_exporter(nets, "publish", "--initial", "large", "dist", code=0)
     assert read_files(dist / "large") == before
     assert {path.name for path in dist.iterdir()} == NAMES
 
 
 @pytest.mark.parametrize("change", ["foreign", "marker", "extra", "link", "model link"])
-def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: str) -> None:
+def test_foreign_files_are_not_replaced(nets: Path, tmp_path: Path, change: str) -> None:
     dest = tmp_path / "dest"
     folder = dest / "sound" / "18"
     if change == "foreign":
@@ -451,7 +342,7 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
         folder.mkdir(parents=True)
         (folder / "exporter.json").write_text('{"format": 1}')
     elif change == "extra":
-        assert run_exporter(project, "publish", "--initial", "sound/18", str(dest)).returncode == 0
+        assert run_exporter(nets, "publish", "--initial", "sound/18", str(dest)).returncode == 0
         (folder / "mine.txt").write_text("mine")
     elif change == "link":
         folder.parent.mkdir(parents=True)
@@ -462,9 +353,7 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
         (tmp_path / "elsewhere").mkdir()
         folder.parent.symlink_to(tmp_path / "elsewhere")
     before = read_files(tmp_path)
-    command = run_exporter(
-        project, "publish", "--initial", "sound/18", "large/18", str(dest), code=1
-    )
+    command = run_exporter(nets, "publish", "--initial", "sound/18", "large/18", str(dest), code=1)
     assert "sound/18: not published: " in command.stderr
     assert "Traceback" not in command.stderr
     after = read_files(tmp_path)
@@ -484,9 +373,9 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
     ],
 )
 def test_changed_files_are_not_published(
-    project: Path, tmp_path: Path, change: str, message: str
+    nets: Path, tmp_path: Path, change: str, message: str
 ) -> None:
-    root = copy_project(project, tmp_path / "project")
+    root = copy_project(nets, tmp_path / "project")
     manifest, build = root / "manifests/nets.toml", root / "build/large"
     if change == "manifest":
         text = manifest.read_text()
@@ -505,10 +394,10 @@ def test_changed_files_are_not_published(
         assert run_exporter(root, "publish", "--initial", "large/18", "dist").returncode == 0
 
 
-def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> None:
+def test_published_red_files_have_a_warning(nets: Path, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
     command = run_exporter(
-        project, "publish", "--initial", "baked", "expected", str(dest), "--include-red", code=0
+        nets, "publish", "--initial", "baked", "expected", str(dest), "--include-red", code=0
     )
     assert "baked/17: published although it is red: fail at parity" in command.stderr
     for model in ("baked", "expected"):
@@ -518,15 +407,15 @@ def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> No
         assert "at parity (axes, values) on cpu" in proof["warning"]
 
 
-def test_a_missing_destination_is_an_error(project: Path) -> None:
-    command = run_exporter(project, "publish", "--initial", "sound", code=2)
+def test_a_missing_destination_is_an_error(nets: Path) -> None:
+    command = run_exporter(nets, "publish", "--initial", "sound", code=2)
     assert "'sound' matches cells; add the destination" in command.stderr
-    assert not (project / "sound").exists()
+    assert not (nets / "sound").exists()
 
 
 @pytest.mark.parametrize("dest", ["build", "build/sound", "link", "pyproject.toml"])
-def test_invalid_destinations_are_errors(project: Path, tmp_path: Path, dest: str) -> None:
-    root = copy_project(project, tmp_path / "project")
+def test_invalid_destinations_are_errors(nets: Path, tmp_path: Path, dest: str) -> None:
+    root = copy_project(nets, tmp_path / "project")
     (root / "link").symlink_to(tmp_path)
     before = read_files(root / "build")
     command = run_exporter(root, "publish", "--initial", "sound/18", dest, code=4)

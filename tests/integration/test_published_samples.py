@@ -16,54 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 from exporter.processes.lifetime import list_descendants
-from tests.integration.project import ROOT, read_cells, run_exporter, write_project
-
-MODELS = """
-import torch
-
-
-class Top(torch.nn.Module):
-    def forward(self, x):
-        return torch.topk(x, 3)
-
-
-class Cell(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.cell = torch.nn.LSTMCell(4, 6)
-
-    def forward(self, x, h, c):
-        h, c = self.cell(x, (h, c))
-        return h * 2, h, c
-"""
-
-MANIFEST = """
-format = 1
-
-[models.top]
-source = "models.py:Top"
-inputs = [{ name = "x", shape = ["n", 40], fill = { randint = [0, 4] } }]
-outputs = [
-  { name = "values", shape = ["n", 3] },
-  { name = "indices", shape = ["n", 3], dtype = "int64" },
-]
-opsets = 17
-
-[models.cell]
-source = "models.py:Cell"
-inputs = [
-  { name = "x", shape = ["n", 4] },
-  { name = "h", shape = ["n", 6] },
-  { name = "c", shape = ["n", 6] },
-]
-outputs = [
-  { name = "y", shape = ["n", 6] },
-  { name = "h1", shape = ["n", 6] },
-  { name = "c1", shape = ["n", 6] },
-]
-opsets = 17
-rollout = { steps = 4, feeds = { h1 = "h", c1 = "c" } }
-"""
+from tests.integration.project import ROOT, read_cells, run_exporter
 
 
 def interrupt(root: Path, *arguments: str) -> None:
@@ -101,43 +54,40 @@ def serves_a_call(pid: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with published files."""
-    root = tmp_path_factory.mktemp("samples") / "project"
-    write_project(root, {"models.py": MODELS, "nets.toml": MANIFEST})
-    run_exporter(root, "export", code=0)
-    run_exporter(root, "publish", "--initial", "dist", code=0)
-    verified = run_exporter(root, "verify", "dist", "--json", code=0)
+def dist(nets: Path) -> Path:
+    """Return the published files of two models."""
+    run_exporter(nets, "publish", "--initial", "top", "cell", "dist", code=0)
+    verified = run_exporter(nets, "verify", "dist", "--json", code=0)
     assert '"check": "rollout"' in verified.stdout
-    return root
+    return nets / "dist"
 
 
-@pytest.mark.parametrize("arguments", [("publish", "again"), ("verify", "dist")])
-def test_an_interrupted_command_leaves_nothing(project: Path, arguments: tuple[str, str]) -> None:
-    interrupt(project, *arguments)
-    assert not any(project.glob("again/.*"))
+@pytest.mark.parametrize("arguments", [("publish", "top", "again"), ("verify", "dist")])
+def test_an_interrupted_command_leaves_nothing(dist: Path, arguments: tuple[str, ...]) -> None:
+    interrupt(dist.parent, *arguments)
+    assert not any(dist.parent.glob("again/.*"))
 
 
-def test_ties_are_published_in_the_order_of_onnx(project: Path) -> None:
-    (parity,) = (c for c in read_cells(project)["top/17/cpu"].checks if c.check == "parity")
+def test_ties_are_published_in_the_order_of_onnx(nets: Path, dist: Path) -> None:
+    (parity,) = (c for c in read_cells(nets)["top/17/cpu"].checks if c.check == "parity")
     assert parity.metrics["tied_samples"]
-    path = project / "dist/top/17/test_data_set_0/output_1.pb"
-    session = onnxruntime.InferenceSession(project / "dist/top/17/model.onnx")
+    path = dist / "top/17/test_data_set_0/output_1.pb"
+    session = onnxruntime.InferenceSession(dist / "top/17/model.onnx")
     x = numpy_helper.to_array(onnx.load_tensor(path.with_name("input_0.pb")))
     indices = numpy_helper.to_array(onnx.load_tensor(path))
     assert np.array_equal(session.run(["indices"], {"x": x})[0], indices)
     path.write_bytes(numpy_helper.from_array(np.flip(indices, axis=1).copy()).SerializeToString())
-    wrong = run_exporter(project, "verify", "dist")
+    wrong = run_exporter(nets, "verify", "dist")
     assert "files: fail: test_data_set_0/output_1.pb has another hash" in wrong.stderr
 
 
-def test_the_steps_of_a_rollout_are_published_and_verified(project: Path) -> None:
-    step = project / "dist/cell/17/samples/rollout/step_3/output_1.pb"
+def test_the_steps_of_a_rollout_are_published_and_verified(nets: Path, dist: Path) -> None:
+    step = dist / "cell/17/samples/rollout/step_3/output_1.pb"
     value = numpy_helper.to_array(onnx.load_tensor(step))
     changed = numpy_helper.from_array(value + np.float32(1)).SerializeToString()
-    sums = project / "dist/cell/17/SHA256SUMS"
+    sums = dist / "cell/17/SHA256SUMS"
     old, new = hashlib.sha256(step.read_bytes()), hashlib.sha256(changed)
     sums.write_text(sums.read_text().replace(old.hexdigest(), new.hexdigest()))
     step.write_bytes(changed)
-    wrong = run_exporter(project, "verify", "dist", code=1)
+    wrong = run_exporter(nets, "verify", "dist", code=1)
     assert "the sample 'step 4' differs from its hash" in wrong.stderr

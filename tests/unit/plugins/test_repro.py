@@ -39,7 +39,16 @@ from exporter.plugins.repro.repro_script import (
     render_repro_script,
     split_reference,
 )
-from exporter.records.record import Blame, Culprit, OutputLimit, Record, Route, Source, Stage
+from exporter.records.record import (
+    Blame,
+    Culprit,
+    MissingOperator,
+    OutputLimit,
+    Record,
+    Route,
+    Source,
+    Stage,
+)
 from tests.unit.factory import make_record, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page
@@ -360,6 +369,16 @@ def test_the_entry_ends_before_the_next_one(tmp_path: Path) -> None:
     assert "opset = 9" in readme
     assert "alexnet-large" not in readme
     assert ["torch", "2.13.0"] in Page.of(readme).rows
+
+
+def test_the_readme_lists_each_missing_operator(tmp_path: Path) -> None:
+    missing = [MissingOperator(operator=f"aten::{name}", count=2) for name in ("airy", "bessel")]
+    record = make_record("alexnet/17/cpu", "error", missing=tuple(missing))
+    readme = render_readme(make_spec(), record, {}, DECLARED, tmp_path)
+    assert [row[:2] for row in Page.of(readme).rows if "aten" in row[0]] == [
+        ["aten::airy", "2"],
+        ["aten::bessel", "2"],
+    ]
 
 
 def test_cuda_computes_without_tf32_like_the_cell() -> None:
