@@ -85,32 +85,12 @@ def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the settings of pip for a folder of releases, of which 1.0 and 3.0 install."""
+    """Return the settings of pip for a folder of releases, of which the last is for Python 3.9."""
     folder = tmp_path_factory.mktemp("releases")
-    write_wheel(folder, "1.0", "return 1")
-    write_wheel(folder, "2.0", "return 1", needs="no-such-package-of-test")
-    write_wheel(folder, "3.0", "raise RuntimeError('no scale since version 3')")
+    for version in ("1.0", "2.0", "3.0"):
+        write_wheel(folder, version, "return 1")
     write_wheel(folder, "4.0", "return 1", python="cp39")
     return {"PIP_FIND_LINKS": str(folder), "PIP_NO_INDEX": "1"}
-
-
-def test_a_bisect_finds_the_first_release_that_breaks_a_cell(
-    exported: Path, index: dict[str, str]
-) -> None:
-    arguments = ("rehearse", "--bisect", "scale-of-test>=1", "--cells", "scaled")
-    command = run_exporter(exported, *arguments, "--json", **index, code=0)
-    (row,) = json.loads(command.stdout)
-    assert (row["cell"], row["is_repaired"]) == ("scaled/17/cpu", False)
-    assert [row[key] for key in ("last", "before", "first", "after")] == [
-        *("1.0", "pass"),
-        *("3.0", "error at source"),
-    ]
-    assert "no scale since version 3" in row["message"]
-    assert "scale-of-test 2.0 is skipped: pip cannot install scale-of-test==2.0" in command.stderr
-    folder = exported / "build/.environments"
-    assert {path.stem for path in folder.iterdir()} == {
-        path.parent.name for path in folder.glob("*/environment.json")
-    }
 
 
 @pytest.mark.parametrize(

@@ -84,31 +84,23 @@ OVERRIDDEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "page", "expected"), OVERRIDDEN)
-def test_one_template_is_replaced_and_the_others_are_not(
-    project: Path,
-    rendered: tuple[Path, dict[str, bytes]],
-    name: str,
-    text: str,
-    page: str,
-    expected: str,
-) -> None:
-    before = rendered[1]
-    (project / "templates" / name).write_text(text)
-    after = render(project)
-    assert {path for path in after if after[path] != before[path]} == {page}
-    assert expected in after[page].decode()
-
-
-def test_the_pages_return_with_the_removal_of_a_template(
+def test_a_template_replaces_its_page_until_it_is_removed(
     project: Path, rendered: tuple[Path, dict[str, bytes]]
 ) -> None:
-    for name, text, _, _ in OVERRIDDEN:
-        (project / "templates" / name).write_text(text)
-    render(project)
-    for name, *_ in OVERRIDDEN:
-        (project / "templates" / name).unlink()
-    assert render(project) == rendered[1]
+    before = rendered[1]
+    whole = [each for each in OVERRIDDEN if each[0] == "index.html.jinja"]
+    parts = [each for each in OVERRIDDEN if each not in whole]  # two are parts of its page
+    for replaced in (whole, parts):
+        for name, text, *_ in replaced:
+            (project / "templates" / name).write_text(text)
+        after = render(project)
+        assert {path for path in after if after[path] != before[path]} == {
+            page for _, _, page, _ in replaced
+        }
+        for name, _, page, expected in replaced:
+            assert expected in after[page].decode()
+            (project / "templates" / name).unlink()
+    assert render(project) == before
 
 
 def read_documented_names(heading: str) -> set[str]:

@@ -22,16 +22,13 @@ class Scaled(Good):
 """
 
 
-def write_wheel(
-    folder: Path, version: str, code: str, *, needs: str = "", python: str = "py3"
-) -> Path:
+def write_wheel(folder: Path, version: str, code: str, *, python: str = "py3") -> Path:
     """Write the package `scale-of-test`.
 
     Args:
         folder: The folder of the wheel.
         version: The version of the package.
         code: The body of its function `read_scale`.
-        needs: A requirement of the package.
         python: The tag of the Python that can install it.
     """
     path = folder / f"scale_of_test-{version}-{python}-none-any.whl"
@@ -39,7 +36,6 @@ def write_wheel(
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("scale_of_test.py", f"def read_scale():\n    {code}\n")
         metadata = f"Metadata-Version: 2.1\nName: scale-of-test\nVersion: {version}\n"
-        metadata += f"Requires-Dist: {needs}\n" if needs else ""
         archive.writestr(f"{info}/METADATA", metadata)
         tags = f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {python}-none-any\n"
         archive.writestr(f"{info}/WHEEL", tags)

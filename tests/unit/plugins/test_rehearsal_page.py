@@ -149,7 +149,9 @@ def bisect(
     monkeypatch.setattr(rehearsal_run, "export_with_packages", export)
     options = RehearsalOptions(requirements=("scale>=1",), selection=Selection())
     manifest = make_manifest(make_spec("net", opsets=(18,)))
-    (change,) = rehearsal_run.bisect_releases(manifest, options, {}, lambda line: None)
+    lines: list[str] = []
+    (change,) = rehearsal_run.bisect_releases(manifest, options, {}, lines.append)
+    assert (f"scale {missing} is skipped: no such release" in lines) is (missing in exported)
     return exported, change
 
 
@@ -162,6 +164,7 @@ def test_a_bisect_finds_the_first_release_that_differs(
     installed = [float(number) for number in range(1, 10) if number != missing]
     index = next(index for index, release in enumerate(installed) if release >= first)
     assert (change.last, change.first) == (f"{installed[index - 1]}", f"{installed[index]}")
+    assert (change.before, change.after) == ("pass", "fail at parity")
     assert len(exported) == len(set(exported)) <= 6
 
 
