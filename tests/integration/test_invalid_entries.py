@@ -17,7 +17,7 @@ _OTHER = "manifests/other.toml"
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a project whose results are accepted, and then break one entry and one file."""
+    """Create a project whose results are accepted; then one entry and one file are broken."""
     root = make_project(tmp_path_factory.mktemp("invalid") / "project", good="Good", bad="Good")
     text = (root / _MANIFEST).read_text(encoding="utf-8")
     other = text.replace("models.good", "models.lost").partition("[models.bad]")[0]
@@ -28,12 +28,12 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     broken = f"{head}{mark}mode = 'fast'\nthorouh = true\n{entry}"
     (root / _MANIFEST).write_text(broken, encoding="utf-8")
     (root / _OTHER).write_text(other.replace("[models.lost]", "[models.lost"), encoding="utf-8")
+    command = run_exporter(root, "export", code=1)
+    assert "manifests/other.toml:" in command.stderr
     return root
 
 
 def test_only_the_cells_of_the_invalid_entry_are_red(accepted: Path) -> None:
-    command = run_exporter(accepted, "export", code=1)
-    assert "manifests/other.toml:" in command.stderr
     cells = read_cells(accepted)
     assert {name.partition("/")[0] for name in cells} == {"good", "bad"}
     assert {(each.cell.model, each.status) for each in cells.values()} == {
@@ -48,7 +48,6 @@ def test_only_the_cells_of_the_invalid_entry_are_red(accepted: Path) -> None:
 
 
 def test_reports_show_the_invalid_entry_and_the_unreadable_file(accepted: Path) -> None:
-    run_exporter(accepted, "export")
     page = (accepted / "reports/COMPATIBILITY.md").read_text(encoding="utf-8")
     assert "Unreadable manifests" in page
     assert "manifests/other.toml" in page
@@ -66,7 +65,6 @@ def test_reports_show_the_invalid_entry_and_the_unreadable_file(accepted: Path) 
 
 
 def test_the_gate_fails_and_the_baseline_keeps_the_cells_of_the_file(accepted: Path) -> None:
-    run_exporter(accepted, "export")
     before = read_baseline(accepted / "reports/baseline")
     gate = run_exporter(accepted, "gate", code=1)
     assert "newly red" in gate.stdout
@@ -81,7 +79,6 @@ def test_the_gate_fails_and_the_baseline_keeps_the_cells_of_the_file(accepted: P
 
 @pytest.mark.parametrize("command", ["list", "plan", "report", "gate", "doctor"])
 def test_other_commands_run(command: str, accepted: Path) -> None:
-    run_exporter(accepted, "export")
     ended = run_exporter(accepted, command)
     assert ended.returncode in (0, 1), ended.stderr
     assert "Traceback" not in ended.stderr
@@ -96,7 +93,6 @@ def test_check_reports_every_problem_and_explain_those_of_the_entry(accepted: Pa
 
 
 def test_a_repaired_entry_is_built_again(accepted: Path) -> None:
-    run_exporter(accepted, "export")
     for name in (_MANIFEST, _OTHER):
         text = (accepted / name).read_text(encoding="utf-8")
         text = text.replace("mode = 'fast'\nthorouh = true\n", "")
