@@ -33,26 +33,26 @@ def test_a_stable_model_passes() -> None:
     assert determinism("") == CheckResult(check="determinism", status=Status.PASS)
 
 
-def test_a_model_that_differs_from_itself_is_inconclusive() -> None:
-    result = determinism("output 'y' differs by 0.5 between two runs")
+@pytest.mark.parametrize(
+    ("unstable", "mode", "message"),
+    [
+        (
+            "output 'y' differs by 0.5 between two runs",
+            "eval",
+            "PyTorch differs from itself: output 'y' differs by 0.5 between two runs; "
+            + "make random numbers an input, or draw them once when the model is built",
+        ),
+        ("it differs", "train", "mode is 'train': 'eval' turns dropout"),
+        ("it differs", "keep", "mode is 'keep': 'eval' turns dropout"),
+        (f"{STATEFUL_PREFIX}: it differs", "eval", "state as an input and return it as an output"),
+    ],
+)
+def test_a_model_that_differs_from_itself_is_inconclusive_with_a_fix(
+    unstable: str, mode: Literal["eval", "train", "keep"], message: str
+) -> None:
+    result = determinism(unstable, mode)
     assert result.status is Status.INCONCLUSIVE
-    assert result.message == (
-        "PyTorch differs from itself: output 'y' differs by 0.5 between two runs; "
-        "make random numbers an input, or draw them once when the model is built"
-    )
-
-
-@pytest.mark.parametrize("mode", ["train", "keep"])
-def test_the_first_fix_is_the_mode(mode: Literal["train", "keep"]) -> None:
-    result = determinism("it differs", mode)
-    assert result.status is Status.INCONCLUSIVE
-    assert f"mode is '{mode}': 'eval' turns dropout" in result.message
-
-
-def test_state_is_passed_in_and_out() -> None:
-    result = determinism(f"{STATEFUL_PREFIX}: output 'y' differs by 0.5")
-    assert result.status is Status.INCONCLUSIVE
-    assert result.message.endswith("; declare the state as an input and return it as an output")
+    assert message in result.message
 
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"

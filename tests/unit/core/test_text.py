@@ -147,49 +147,41 @@ def test_a_value_is_never_rounded_down(value: float) -> None:
     assert float(f"{round_up_two_digits(value):.2g}") == round_up_two_digits(value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "MemoryError",
-        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array",
-        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes",
-        "OSError: [Errno 12] Cannot allocate memory",
-        "terminate called after throwing an instance of 'std::bad_alloc'",
-        "Failed to allocate memory for requested buffer of size 1024",
-        "bad allocation",
-    ],
-)
-def test_messages_about_failed_allocations_are_detected(text: str) -> None:
-    assert is_out_of_memory(text)
-    assert is_out_of_resources(text)
-
-
 def describe(*numbers: int) -> list[str]:
     return [f"OSError: {OSError(number, os.strerror(number))}" for number in numbers]
 
 
-@pytest.mark.parametrize(
-    "text",
-    describe(
-        *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE),
-        *(errno.EIO, errno.EAGAIN, errno.EFBIG, errno.ENOMEM),
-    ),
+ALLOCATIONS = (
+    "MemoryError",
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array",
+    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes",
+    *describe(errno.ENOMEM),
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "Failed to allocate memory for requested buffer of size 1024",
+    "bad allocation",
 )
-def test_messages_about_missing_resources_are_detected(text: str) -> None:
-    assert is_out_of_resources(text)
+RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+RESOURCES += (errno.EIO, errno.EAGAIN, errno.EFBIG)
+OTHERS = (
+    *("", "OSError: [Errno 30] Read-only file system: 'a'", "memory format channels_last"),
+    *("a bad location", "KeyError: 'memory'"),
+    *describe(errno.ENOENT, errno.EACCES, errno.EISDIR),
+)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "lacks_memory", "lacks_resources"),
     [
-        *("", "OSError: [Errno 30] Read-only file system: 'a'", "memory format channels_last"),
-        *("a bad location", "KeyError: 'memory'"),
-        *describe(errno.ENOENT, errno.EACCES, errno.EISDIR),
+        *((text, True, True) for text in ALLOCATIONS),
+        *((text, False, True) for text in describe(*RESOURCES)),
+        *((text, False, False) for text in OTHERS),
     ],
 )
-def test_other_messages_are_not(text: str) -> None:
-    assert not is_out_of_memory(text)
-    assert not is_out_of_resources(text)
+def test_messages_about_missing_memory_and_resources_are_detected(
+    text: str, lacks_memory: bool, lacks_resources: bool
+) -> None:
+    assert is_out_of_memory(text) is lacks_memory
+    assert is_out_of_resources(text) is lacks_resources
 
 
 NOX = "nox -s {} --"

@@ -27,12 +27,6 @@ def list_invalid(manifest: Manifest) -> dict[str, int]:
     return {spec.id: len(spec.problems) for spec in manifest.models if spec.problems}
 
 
-def test_a_valid_project_has_no_problems(tmp_path: Path) -> None:
-    manifest = load(tmp_path, net=f"format = 1\n{GOOD}")
-    assert manifest.problems == ()
-    assert list_invalid(manifest) == {}
-
-
 def test_a_deprecated_key_works_and_has_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

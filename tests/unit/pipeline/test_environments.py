@@ -64,12 +64,20 @@ CELL = CellId(model="net", opset=18, device="old")
 
 
 class FakeInstaller:
-    """Creates environments in memory."""
+    """Creates the environment of a model on the devices `cpu` and `old` in memory."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: str = "") -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        environment = RuntimeEnvironment(
+            name="ort117", requirements=("onnxruntime==1.17.3",), location="pyproject.toml:3"
+        )
+        old = Device(name="old", runtime="onnxruntime", environment=environment)
+        base = manifest(root, spec("net", opsets=(18,), devices=("cpu", "old")))
+        settings = {"devices": (base.project.find_device("cpu"), old)}
+        project = base.project.model_copy(update=settings)
+        self.manifest = base.model_copy(update={"project": project})
         self.packages: Mapping[str, str] = PACKAGES
         self.created: list[EnvironmentDefinition] = []
-        self._error = error
+        self.error = ""
         for module in (environments, installation):
             monkeypatch.setattr(module, "find_environment", self.find)
         monkeypatch.setattr(installation, "install_environment", self.install)
@@ -80,22 +88,16 @@ class FakeInstaller:
         return InstalledEnvironment(folder=folder / definition.key, packages=self.packages)
 
     def install(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
-        if self._error:
-            raise InstallationFailure(self._error)
+        if self.error:
+            raise InstallationFailure(self.error)
         self.created.append(definition)
         folder.mkdir(parents=True, exist_ok=True)
         return InstalledEnvironment(folder=folder / definition.key, packages=self.packages)
 
 
-def project(root: Path) -> Manifest:
-    """Return a model on the device `cpu`, and on `old` with an environment."""
-    environment = RuntimeEnvironment(
-        name="ort117", requirements=("onnxruntime==1.17.3",), location="pyproject.toml:3"
-    )
-    old = Device(name="old", runtime="onnxruntime", environment=environment)
-    base = manifest(root, spec("net", opsets=(18,), devices=("cpu", "old")))
-    settings = base.project.model_copy(update={"devices": (base.project.find_device("cpu"), old)})
-    return base.model_copy(update={"project": settings})
+@pytest.fixture
+def installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeInstaller:
+    return FakeInstaller(tmp_path, monkeypatch)
 
 
 def build(of: Manifest) -> tuple[FakeEngine, BuildLog]:
@@ -105,10 +107,9 @@ def build(of: Manifest) -> tuple[FakeEngine, BuildLog]:
 
 
 def test_an_environment_is_created_for_cells_that_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installer: FakeInstaller, tmp_path: Path
 ) -> None:
-    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
-    engine, log = build(of)
+    engine, log = build(installer.manifest)
     assert len(installer.created) == 1
     (job,) = (task.job for task in engine.tasks)
     devices = {device.name: device for opset in job.opsets for device in opset.devices}
@@ -125,10 +126,8 @@ def test_an_environment_is_created_for_cells_that_run(
     assert any("creating the environment ort117: onnxruntime==1.17.3" in n for n in log.notes)
 
 
-def test_a_second_run_creates_and_runs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+def test_a_second_run_creates_and_runs_nothing(installer: FakeInstaller) -> None:
+    of = installer.manifest
     build(of)
     engine, _ = build(of)
     assert engine.tasks == []
@@ -138,10 +137,8 @@ def test_a_second_run_creates_and_runs_nothing(
     assert installer.created == []
 
 
-def test_another_version_makes_the_cells_stale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+def test_another_version_makes_the_cells_stale(installer: FakeInstaller) -> None:
+    of = installer.manifest
     build(of)
     installer.packages = {**PACKAGES, "onnxruntime": "1.17.4", "pip": "25.0"}
     engine, log = build(of)
@@ -149,11 +146,9 @@ def test_another_version_makes_the_cells_stale(
     assert log.reasons[str(CELL)] == "onnxruntime of ort117 1.17.3 -> 1.17.4"
 
 
-def test_a_failure_is_a_property_of_the_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    FakeInstaller(monkeypatch, error="pip cannot install onnxruntime==1.17.3: No match")
-    engine, log = build(project(tmp_path))
+def test_a_failure_is_a_property_of_the_device(installer: FakeInstaller) -> None:
+    installer.error = "pip cannot install onnxruntime==1.17.3: No match"
+    engine, log = build(installer.manifest)
     (job,) = (task.job for task in engine.tasks)
     devices = {device.name: device for opset in job.opsets for device in opset.devices}
     environment = devices["old"].environment
@@ -162,10 +157,8 @@ def test_a_failure_is_a_property_of_the_device(
     assert environment.problem in log.notes
 
 
-def test_the_store_finds_cells_before_the_environment_is_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+def test_the_store_finds_cells_before_the_environment_is_created(installer: FakeInstaller) -> None:
+    of = installer.manifest
     before = RecordValidator(of).fingerprints.get_cell_parts(CELL)
     build(of)
     assert installer.created
@@ -175,7 +168,7 @@ def test_the_store_finds_cells_before_the_environment_is_created(
 
 
 def test_the_export_must_use_the_installed_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installer: FakeInstaller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = InstalledEnvironment(folder=Path(), packages={"onnx": "1.22.0", "timm": "1.0.0"})
     runs = [
@@ -183,7 +176,8 @@ def test_the_export_must_use_the_installed_versions(
     ]
     monkeypatch.setattr(toolchain_export, "run_program", lambda *_: 0)
     monkeypatch.setattr(toolchain_export, "read_run", lambda _: runs.pop(0))
-    export = partial(toolchain_export.run_nested_export, project(tmp_path).project, installed)
+    project = installer.manifest.project
+    export = partial(toolchain_export.run_nested_export, project, installed)
     assert export(BuildFolder(tmp_path), (), {}, print).tools["onnx"] == "1.22.0"
     with pytest.raises(ExporterError, match=r"used onnx 1\.21\.0 instead of 1\.22\.0") as caught:
         export(BuildFolder(tmp_path), (), {}, print)

@@ -28,45 +28,39 @@ def record(status: str, **fields: Any) -> Record:
     return make_record(CELL, status, **{**INPUTS, **fields})
 
 
+OTHER, MOVED = ((Source(file="net.py", state=state),) for state in ("2" * 64, ""))
+SAME_INPUTS = "in an earlier run of the very same inputs"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "description"),
     [
-        (record("fail"), record("pass"), "was fail at parity"),
-        (record("pass"), record("fail", check="axes"), "was pass"),
-        (record("error"), record("inconclusive"), "was error at convert"),
-        (record("fail", check="axes"), record("fail", check="parity"), "was fail at parity (axes)"),
-        (record("error", stage=Stage.LOAD), record("error"), "was error at load"),
+        (record("fail"), record("pass"), f"was fail at parity {SAME_INPUTS}"),
+        (record("pass"), record("fail", check="axes"), f"was pass {SAME_INPUTS}"),
+        (record("error"), record("inconclusive"), f"was error at convert {SAME_INPUTS}"),
+        (
+            record("fail", check="axes"),
+            record("fail", check="parity"),
+            f"was fail at parity (axes) {SAME_INPUTS}",
+        ),
+        (record("error", stage=Stage.LOAD), record("error"), f"was error at load {SAME_INPUTS}"),
+        (record("pass"), record("pass"), ""),
+        (record("fail", message="off by 3"), record("fail", message="off by 4"), ""),
+        # Other inputs, or a source that changed during the export.
+        (record("fail"), record("pass", fingerprint={"entry": "2"}), ""),
+        (record("fail"), record("pass", sources=OTHER), ""),
+        (record("fail"), record("pass", packages={}), ""),
+        (record("fail", sources=MOVED), record("pass", sources=MOVED), ""),
+        # A transient status.
+        (record("crash"), record("pass"), ""),
+        (record("pass"), record("timeout"), ""),
+        (record("unavailable"), record("pass"), ""),
     ],
 )
 def test_a_different_status_with_the_same_inputs_is_flaky(
     before: Record, after: Record, description: str
 ) -> None:
-    assert (
-        describe_flakiness(before, after)
-        == f"{description} in an earlier run of the very same inputs"
-    )
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (record("pass"), record("pass")),
-        (record("fail", message="off by 3"), record("fail", message="off by 4")),
-        (record("fail"), record("pass", fingerprint={"entry": "2"})),
-        (record("fail"), record("pass", sources=(Source(file="net.py", state="2" * 64),))),
-        (record("fail"), record("pass", packages={})),
-        (record("crash"), record("pass")),
-        (record("pass"), record("timeout")),
-        (record("unavailable"), record("pass")),
-    ],
-)
-def test_other_inputs_or_a_transient_status_are_not_flaky(before: Record, after: Record) -> None:
-    assert describe_flakiness(before, after) == ""
-
-
-def test_a_source_that_changed_during_the_export_is_not_flaky() -> None:
-    moved = (Source(file="net.py", state=""),)
-    assert describe_flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
+    assert describe_flakiness(before, after) == description
 
 
 def test_the_mark_stays_until_an_input_changes(tmp_path: Path) -> None:

@@ -24,34 +24,24 @@ opsets = 18
 """
 
 
-def _names(root: Path, inputs: str, keys: str = "") -> tuple[str, ...]:
-    make_project(root, {"manifests/nets.py": _NET})
-    spec = load_model(root, f"inputs = [{inputs}]\n{keys}", entry=_ENTRY)
-    return tuple(item.name for item in spec.inputs)
-
-
-def test_names_of_parameters(tmp_path: Path) -> None:
-    assert _names(tmp_path, "{ shape = [3] }, { shape = [3] }") == ("image", "mask")
-
-
-def test_an_explicit_name_and_a_constant_between(tmp_path: Path) -> None:
-    inputs = '{ name = "x", shape = [3] }, { shape = [3] }'
-    assert _names(tmp_path, inputs) == ("x", "mask")
-    constants = 'constants = [{ at = "args[0]", value = 1 }]'
-    assert _names(tmp_path, "{ shape = [3] }", constants) == ("mask",)
-
-
-def test_the_names_of_keywords(tmp_path: Path) -> None:
-    assert _names(tmp_path, '{ shape = [3] }, { shape = [3], at = "kwargs.scale" }') == (
-        "image",
-        "scale",
-    )
-
-
-def test_other_keys_refer_to_the_name(tmp_path: Path) -> None:
-    keys = 'cases = [{ name = "zeros", values = { image = "zeros" } }]'
-    assert _names(tmp_path, "{ shape = [3] }, { shape = [3] }", keys) == ("image", "mask")
-    assert _names(tmp_path, "{ shape = [3] }", "dynamic_axes = { image = [0] }") == ("image",)
+@pytest.mark.parametrize(
+    ("inputs", "keys", "names"),
+    [
+        ("{ shape = [3] }, { shape = [3] }", "", ("image", "mask")),
+        ('{ name = "x", shape = [3] }, { shape = [3] }', "", ("x", "mask")),
+        ("{ shape = [3] }", 'constants = [{ at = "args[0]", value = 1 }]', ("mask",)),
+        ('{ shape = [3] }, { shape = [3], at = "kwargs.scale" }', "", ("image", "scale")),
+        # Other keys refer to the name.
+        ("{ shape = [3] }", 'cases = [{ name = "zeros", values.image = "zeros" }]', ("image",)),
+        ("{ shape = [3] }", "dynamic_axes = { image = [0] }", ("image",)),
+    ],
+)
+def test_an_input_without_a_name_has_that_of_its_parameter(
+    inputs: str, keys: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    make_project(tmp_path, {"manifests/nets.py": _NET})
+    spec = load_model(tmp_path, f"inputs = [{inputs}]\n{keys}", entry=_ENTRY)
+    assert tuple(item.name for item in spec.inputs) == names
 
 
 @pytest.mark.parametrize(
@@ -267,19 +257,16 @@ def test_a_path_and_its_key_are_split(path: str, suffix: str, key: str) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ('"learned_{}"', ParameterNames(template="learned_{}")),
-        ('["w", "b"]', ParameterNames(names=("w", "b"))),
+        ("", None),
+        ('parameters = "learned_{}"', ParameterNames(template="learned_{}")),
+        ('parameters = ["w", "b"]', ParameterNames(names=("w", "b"))),
         (
-            '{ "*.weight" = "w_{}", "fc.bias" = "end" }',
+            'parameters = { "*.weight" = "w_{}", "fc.bias" = "end" }',
             ParameterNames(patterns={"*.weight": "w_{}", "fc.bias": "end"}),
         ),
     ],
 )
 def test_each_form_sets_the_names_of_the_weights(
-    text: str, names: ParameterNames, tmp_path: Path
+    text: str, names: ParameterNames | None, tmp_path: Path
 ) -> None:
-    assert load_model(tmp_path, f"parameters = {text}\n").parameters == names
-
-
-def test_by_default_weights_keep_their_names(tmp_path: Path) -> None:
-    assert load_model(tmp_path).parameters is None
+    assert load_model(tmp_path, f"{text}\n").parameters == names

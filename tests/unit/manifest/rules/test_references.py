@@ -16,30 +16,28 @@ def _source(root: Path, source: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name",
+    "source",
     [
-        *("AlexNet", "build", "make", "Renamed", "Backbone", "first", "second", "rest"),
-        *("annotated", "fast", "fallback"),
+        *(f"models/vision.py:{name}" for name in ("AlexNet", "build", "make", "Renamed")),
+        *(f"models/vision.py:{name}" for name in ("Backbone", "first", "second", "rest")),
+        *(f"models/vision.py:{name}" for name in ("annotated", "fast", "fallback")),
+        # Modules that can define any name, and those of this environment.
+        *("models/star.py:AnyName", "models/lazy.py:AnyName"),
+        *("json:loads", "json.decoder:JSONDecoder", "zlib:crc32"),
+        # What is not installed, or what only an import can find, is left to the export.
+        *("no_such_package:Net", "no_such_package.nets:Net", "json.generated:Net"),
     ],
 )
-def test_names_that_the_top_level_defines(tmp_path: Path, name: str) -> None:
-    assert _source(tmp_path, f"models/vision.py:{name}") == f"models/vision.py:{name}"
+def test_a_source_that_is_found_or_that_only_an_import_can_find(
+    tmp_path: Path, source: str
+) -> None:
+    assert _source(tmp_path, source) == source
 
 
 @pytest.mark.parametrize("name", ["inner", "width", "problem", "somewhere", "Imported", "kernels"])
 def test_names_that_the_top_level_does_not_define(tmp_path: Path, name: str) -> None:
     with pytest.raises(ExporterError, match=f'vision.py does not define "{name}"'):
         _source(tmp_path, f"models/vision.py:{name}")
-
-
-@pytest.mark.parametrize("file", ["star.py", "lazy.py"])
-def test_a_module_that_can_define_any_name(tmp_path: Path, file: str) -> None:
-    assert _source(tmp_path, f"models/{file}:AnyName")
-
-
-@pytest.mark.parametrize("source", ["json:loads", "json.decoder:JSONDecoder", "zlib:crc32"])
-def test_modules_of_this_environment(tmp_path: Path, source: str) -> None:
-    assert _source(tmp_path, source) == source
 
 
 @pytest.mark.parametrize("folder", ["", "manifests"])
@@ -57,21 +55,12 @@ def test_a_problem_in_a_module_of_the_project_names_its_file(tmp_path: Path) -> 
         _source(tmp_path, "nets:Net")
 
 
-@pytest.mark.parametrize("source", ["no_such_package:Net", "no_such_package.nets:Net"])
-def test_a_package_that_is_not_installed_is_left_to_the_export(tmp_path: Path, source: str) -> None:
-    assert _source(tmp_path, source) == source
-
-
 def test_nothing_is_imported(tmp_path: Path) -> None:
     package = tmp_path / "loud"
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')\n")
     (package / "net.py").write_text("raise SystemExit('imported')\nNet = 1\n")
     assert _source(tmp_path, "loud.net:Net") == "loud.net:Net"
-
-
-def test_a_submodule_that_only_an_import_can_find_is_not_checked(tmp_path: Path) -> None:
-    assert _source(tmp_path, "json.generated:Net") == "json.generated:Net"
 
 
 @pytest.mark.parametrize("content", [b"x = '\xff'\n", b"x = 1\n\x00\n", b"(" * 5000, b"  x = 1\n"])

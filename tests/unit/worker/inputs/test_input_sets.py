@@ -36,15 +36,12 @@ def axis(name: str = "n", example: int = 3, **limits: object) -> Axis:
         (axis(example=3, max=5), (5, 1)),
         (axis(example=3, min=3, max=4), (4,)),
         (axis(example=24, multiple_of=8), (56, 8)),
+        (axis(example=4, min=4, max=4), ()),
         (axis(example=224, multiple_of=32, min=64, max=512), (480, 64)),
     ],
 )
 def test_the_probes_of_one_axis(given_axis: Axis, expected: tuple[int, ...]) -> None:
     assert choose_probes(given_axis) == expected
-
-
-def test_an_axis_of_one_size_has_no_probe() -> None:
-    assert choose_probes(axis(example=4, min=4, max=4)) == ()
 
 
 @given(
