@@ -165,7 +165,6 @@ containers = [
             api="export(model, (x, 3))",
             torch="1.4+",
             model="calls.py:Turns",
-            lines="",
             rest=_COUNTED,
             verdicts={
                 "<18": structure("signature", "the file has 1 (x), declared 2 (x, n)"),

@@ -42,6 +42,16 @@ class Support(StrEnum):
     """The message of the manifest names the replacement."""
 
 
+#: The support of a row that is green only under one of these conditions.
+_SUPPORT = {
+    "<18": Support.TORCHSCRIPT,
+    ">=18": Support.DYNAMO,
+    ">=10": Support.FROM_10,
+    ">=11": Support.FROM_11,
+    ">=23": Support.FROM_23,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The result of a row: its records and the folder of its model."""
@@ -97,12 +107,12 @@ class Feature:
     """The versions of torch that have it: `1.4+`, `2.5-2.10`, `2.5+, dynamo`."""
     model: str
     """`file.py:attribute`, a file of `tests/features/models/`; empty if `lines` names one."""
-    lines: str
+    lines: str = ""
     """The manifest lines that are the feature; the page shows them."""
     rest: str = ""
     """More lines of the same entry, which the page does not show."""
     support: Support = Support.WORKS
-    """If no verdict is green, it follows from them."""
+    """By default, it follows from the verdicts."""
     verdicts: Mapping[str, Verdict] = field(default_factory=lambda: {"*": SOUND})
     """By condition over opsets: `*`, `<18`, `>=18`, `9..13`; the first match counts. If a row has
     several models or devices, a cell pattern precedes it: `half: >=18`."""
@@ -130,8 +140,11 @@ class Feature:
             object.__setattr__(self, "support", self._find_support())
 
     def _find_support(self) -> Support:
-        if self.invalid or SOUND in self.verdicts.values():
-            return Support.INVALID if self.invalid else Support.WORKS
+        if self.invalid:
+            return Support.INVALID
+        sound = [condition for condition, verdict in self.verdicts.items() if verdict == SOUND]
+        if sound:
+            return _SUPPORT.get(sound[0], Support.WORKS)
         outcomes = {(verdict.status, verdict.stage) for verdict in self.verdicts.values()}
         if {status for status, _ in outcomes} == {Status.UNAVAILABLE}:
             return Support.UNPROVED

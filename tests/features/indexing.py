@@ -10,7 +10,6 @@ from tests.features.feature import (
     Feature,
     Referred,
     Section,
-    Support,
     Verdict,
     parity,
     refused,
@@ -36,7 +35,6 @@ def _read(
     code: str,
     shape: Sequence[int],
     verdicts: Mapping[str, Verdict] | None = None,
-    support: Support = Support.WORKS,
     note: str = "",
 ) -> Feature:
     return Feature(
@@ -44,7 +42,6 @@ def _read(
         api=code,
         torch="1.4+",
         model="indexing.py:Read",
-        lines="",
         rest="\n".join(
             [
                 f'init = {{ form = "{form}" }}',
@@ -53,7 +50,6 @@ def _read(
                 _OPSETS,
             ]
         ),
-        support=support,
         verdicts=verdicts or {"*": SOUND},
         note=note,
     )
@@ -63,7 +59,6 @@ def _write(
     form: str,
     code: str,
     verdicts: Mapping[str, Verdict] = _SINCE_11,
-    support: Support = Support.FROM_11,
     note: str = "",
 ) -> Feature:
     return Feature(
@@ -71,7 +66,6 @@ def _write(
         api=code,
         torch="1.5+",
         model="indexing.py:Write",
-        lines="",
         rest="\n".join(
             [
                 f'init = {{ form = "{form}" }}',
@@ -80,7 +74,6 @@ def _write(
                 _OPSETS,
             ]
         ),
-        support=support,
         verdicts=verdicts,
         note=note,
     )
@@ -95,7 +88,6 @@ READS = (
         "data[:, ::2]",
         [4, 3, 6],
         {"<10": refused(Stage.CONVERT, "step!=1 is currently not supported"), ">=10": SOUND},
-        Support.FROM_10,
     ),
     _read("None and an ellipsis", "data[None, ..., 0]", [1, 4, 5]),
     _read("a tensor of rank 1", "data[torch.tensor([2, 3])]", [2, 5, 6]),
@@ -117,7 +109,6 @@ READS = (
         "data[torch.tensor([[1, 2], [2, -3]]), torch.tensor([-2, 3])]",
         [2, 2, 6],
         {"<18": parity("parity", "output 'read': error"), ">=18": SOUND},
-        Support.DYNAMO,
         "Not supported according to the documentation: TorchScript reads other elements without a"
         " warning. Use positive numbers, or dynamo.",
     ),
@@ -154,7 +145,6 @@ WRITES = (
         "two tensors that are not consecutive",
         "data[torch.tensor([2, 3]), :, torch.tensor([1, 2])] = new",
         {"<18": refused(Stage.CONVERT, "Only consecutive 1-d tensor indices"), ">=18": SOUND},
-        Support.DYNAMO,
         "Under TorchScript, transpose `data` until they are consecutive.",
     ),
     _write(
@@ -165,7 +155,6 @@ WRITES = (
             "11..17": parity("parity", "the runtime fails"),
             ">=18": SOUND,
         },
-        Support.DYNAMO,
         "`new` has rank 1. Under TorchScript, expand it to the shape that is written.",
     ),
     Referred(

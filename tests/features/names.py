@@ -8,7 +8,6 @@ from tests.features.feature import (
     Feature,
     Proof,
     Section,
-    Support,
     parity,
     structure,
 )
@@ -128,8 +127,6 @@ FIXED = Feature(
     api="export(..., dynamic_axes={'x': {0: 'batch'}})",
     torch="1.2+",
     model="names.py:Fixed",
-    lines="",
-    support=Support.DYNAMO,
     verdicts={"<18": parity("axes", "batch=7: the runtime fails"), ">=18": SOUND},
     note="torch.onnx.export returns normally under TorchScript. Strict capture keeps the size.",
 )

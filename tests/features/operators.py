@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.records.record import Stage, Status
-from tests.features.feature import SOUND, Feature, Proof, Section, Support, Verdict, refused
+from tests.features.feature import SOUND, Feature, Proof, Section, Verdict, refused
 
 _BACKEND = """
 [tool.exporter.devices.ort-backend]
@@ -59,7 +59,6 @@ OPERATORS = (
         torch="2.5+",
         model="operators.py:Squeezed",
         lines="opsets = [13, 18]",
-        support=Support.DYNAMO,
         verdicts={
             "<18": refused(Stage.CONVERT, "only one element tensors can be converted to Python"),
             ">=18": SOUND,

@@ -8,7 +8,6 @@ from tests.features.feature import (
     Feature,
     Referred,
     Section,
-    Support,
     Verdict,
     parity,
     refused,
@@ -44,7 +43,6 @@ PYTHON = (
         model="pitfalls.py:Concatenated",
         lines="init = { by_numpy = true }",
         rest=_WIDE,
-        support=Support.DYNAMO,
         verdicts={"<18": parity("axes", "shape [3, 8], PyTorch gives [7, 8]"), ">=18": SOUND},
         note="Strict capture translates NumPy to torch.",
     ),
@@ -63,7 +61,6 @@ PYTHON = (
         model="pitfalls.py:Reshaped",
         lines="init = { by_item = true }",
         rest=_ROWS,
-        support=Support.DYNAMO,
         verdicts={"<18": structure("signature", "the graph ignores input"), ">=18": SOUND},
         note="A trace keeps the number; torch.export keeps it as a symbol.",
     ),
@@ -112,7 +109,6 @@ PYTHON = (
         torch="1.10+",
         model="pitfalls.py:Grown",
         lines="init = { in_place = true }",
-        support=Support.DYNAMO,
         verdicts={"<18": parity("parity", "output 'y': error"), ">=18": SOUND},
     ),
     Feature(
@@ -128,7 +124,6 @@ PYTHON = (
         torch="1.0+",
         model="pitfalls.py:ShapeTensor",
         lines='outputs = [{ name = "y", shape = [4, "batch"] }]',
-        support=Support.TORCHSCRIPT,
         verdicts={"<18": SOUND, ">=18": refused(Stage.CAPTURE, "its data is not allocated yet")},
         note="`x.shape` does the same in both exporters.",
     ),
@@ -137,7 +132,6 @@ PYTHON = (
         api="torch.arange(x.shape[0])",
         torch="1.4+",
         model="pitfalls.py:Sized",
-        lines="",
         rest="opsets = [11, 13, 18]",
     ),
     Feature(
@@ -145,7 +139,6 @@ PYTHON = (
         api='"implicit scalar datatype casting"',
         torch="1.4+",
         model="pitfalls.py:Scalars",
-        lines="",
         rest="""
 inputs = [
   { name = "x", shape = ["batch", 4] },
@@ -202,7 +195,6 @@ outputs = [
         api='"silently replaced with a flattened sequence of its values"',
         torch="1.10+",
         model="pitfalls.py:Numbered",
-        lines="",
         rest="""
 outputs = [
   { name = "twice", shape = ["batch", 4] },
@@ -260,7 +252,6 @@ SIZES = (
         model="pitfalls.py:Recurrent",
         lines=_SEQUENCE,
         rest=f"opsets = [9, 13, 18]\n{_STATES}",
-        support=Support.TORCHSCRIPT,
         verdicts={
             "<18": SOUND,
             ">=18": structure("signature", "axis 'length' of output 'y' is fixed at"),
@@ -282,7 +273,6 @@ SIZES = (
         model="pitfalls.py:Packed",
         lines="init = { pads_to_input = true }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, 7, 3] }}]',
-        support=Support.TORCHSCRIPT,
         verdicts={"<18": SOUND, ">=18": refused(Stage.CAPTURE, "must be tuple of ints")},
     ),
     Feature(
@@ -339,7 +329,6 @@ STATE = (
         api='"Couldn\'t export operator foo"',
         torch="1.0+",
         model="pitfalls.py:Missing",
-        lines="",
         verdicts={"*": refused(Stage.CONVERT, "(and 1 more operator missing)")},
         is_diagnosed=True,
         facts={"both are listed": lambda proof: len(proof.record(18).missing) == 2},

@@ -46,8 +46,6 @@ SECTION = Section(
             api="nn.DataParallel",
             torch="1.0+",
             model="wrapped.py:parallel",
-            lines="",
-            support=Support.DYNAMO,
             verdicts={
                 "<18": refused(Stage.CONVERT, "DataParallel is not supported"),
                 ">=18": SOUND,
@@ -59,7 +57,6 @@ SECTION = Section(
             api="nn.LazyLinear",
             torch="1.8+",
             model="wrapped.py:Lazy",
-            lines="",
             verdicts={"*": refused(Stage.SOURCE, "have no sizes yet (linear.weight, linear.bias)")},
         ),
         Feature(
@@ -67,7 +64,6 @@ SECTION = Section(
             api="nn.LazyLinear",
             torch="1.8+",
             model="wrapped.py:called_once",
-            lines="",
         ),
         Feature(
             name="fake quantization",
@@ -162,7 +158,6 @@ custom_ops = [{ name = "quantized::relu6", symbolic = "wrapped.py:quantized_relu
             model="wrapped.py:Rotated",
             lines='exporter = "dynamo"\nopsets = [18, 23, 24]',
             rest=_POSITIONS,
-            support=Support.FROM_23,
             verdicts={"<23": structure("wellformed", "No Op registered"), ">=23": SOUND},
             facts={
                 "the operator is in the file": lambda proof: (
@@ -178,7 +173,6 @@ custom_ops = [{ name = "quantized::relu6", symbolic = "wrapped.py:quantized_relu
             model="wrapped.py:Attended",
             lines='exporter = "dynamo"\nopsets = [18, 23, 24]',
             rest=_ATTENDED,
-            support=Support.FROM_23,
             verdicts={"<23": structure("wellformed", "No Op registered"), ">=23": SOUND},
             facts={
                 "the operator is in the file": lambda proof: proof.operators(23) == ["Attention"]
@@ -191,7 +185,6 @@ custom_ops = [{ name = "quantized::relu6", symbolic = "wrapped.py:quantized_relu
             torch="2.8+",
             model="wrapped.py:Symbolic",
             lines="opsets = [13, 18, 23]",
-            support=Support.DYNAMO,
             verdicts={"<18": refused(Stage.CONVERT, "unsupported input list"), ">=18": SOUND},
             facts={"the operator is in the file": lambda proof: "Split" in proof.operators(18)},
         ),
