@@ -51,6 +51,8 @@ _CODE = re.compile(r"^  (\d+) ", re.MULTILINE)
 #: Rules of a schema that reject values.
 _LIMITS = ("maximum", "minimum", "maxItems", "minItems", "maxLength", "minLength")
 _LIMITS += ("exclusiveMaximum", "exclusiveMinimum", "pattern", "additionalProperties")
+#: The files that a user writes.
+SETTINGS = {"manifest": build_schema(), "[tool.exporter]": build_table_schema(ProjectTable)}
 #: A line, and whether it is an offer.
 Line = tuple[str, bool]
 
@@ -123,13 +125,11 @@ def read_interface() -> Interface:
     lines = [*_list_names(pyproject), *_list_action()]
     for module in _MODULES:
         lines += _list_module(module)
-    settings = build_table_schema(ProjectTable)
-    settings["properties"]["defaults"] = {"type": "object"}  # as `defaults` of a manifest
-    inputs = {
-        "manifest": build_schema(),
-        "[tool.exporter]": settings,
-        "baseline": AcceptedModel.model_json_schema(),
-    }
+    inputs = {**SETTINGS, "baseline": AcceptedModel.model_json_schema()}
+    for name, schema in SETTINGS.items():
+        # Both tables of defaults have the keys of an entry, as a test proves.
+        properties = {**schema["properties"], "defaults": {"type": "object"}}
+        inputs[name] = {**schema, "properties": properties}
     outputs = {"results.json": build_results_schema()}
     context = click.Context(entry_point.exporter)
     for name in entry_point.BUILT_IN:

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from tests.stability.interface import (
+    SETTINGS,
     SNAPSHOT,
     UPDATE,
     Interface,
@@ -29,6 +30,24 @@ def test_this_version_keeps_the_interfaces_of_the_last_release() -> None:
     assert not list_incompatible(RELEASED, current), "only a new major version may do so"
     changes = list_changes(RELEASED, current)
     assert not changes, f"commit the snapshot that `{UPDATE}` writes"
+
+
+def test_both_tables_of_defaults_have_the_keys_of_an_entry() -> None:
+    """The snapshot contains the keys of an entry only."""
+    entry, *defaults = (
+        {
+            (line.removeprefix(table), is_offer)
+            for line, is_offer in list_schema(name, SETTINGS[name], is_input=True)
+            if line.startswith(table)
+        }
+        for name, table in (
+            ("manifest", "manifest.models.*"),
+            ("manifest", "manifest.defaults"),
+            ("[tool.exporter]", "[tool.exporter].defaults"),
+        )
+    )
+    only_of_entries = {(".extends", True), (".extends: string", True)}
+    assert defaults == [entry - only_of_entries] * 2
 
 
 #: A line of the release -> the line of a version that breaks its users.
