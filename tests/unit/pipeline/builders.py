@@ -11,10 +11,12 @@ from typing import Any
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Manifest, ModelSpec
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.decisions import Decisions
+from exporter.pipeline.decisions import BuildOptions, Decisions
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
 from exporter.pipeline.supervisor import BuildObserver
-from exporter.planning.plan import choose_route
+from exporter.planning import Selection
+from exporter.planning.plan import choose_route, make_plan
+from exporter.program import run_plan
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status, read_run
 from tests.unit.factory import key_by_text, make_artifact, make_manifest, make_spec
 
@@ -177,3 +179,15 @@ class BuildLog(BuildObserver):
 
     def statuses(self) -> dict[str, str]:
         return {str(record.cell): record.status.value for record in self.records}
+
+
+def export(
+    of: Manifest, engine: FakeEngine, *patterns: str, **options: Any
+) -> tuple[dict[str, str], BuildLog]:
+    """Run the build. Return the statuses in `results.json` and the events."""
+    log = BuildLog()
+    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, log, BuildOptions(**options))
+    build = BuildFolder.from_project(of.project)
+    assert not (build.path / ".work").exists()
+    assert not (build.path / ".killed").exists()
+    return {str(r.cell): r.status.value for r in read_run(build.results).records}, log

@@ -3,7 +3,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,15 @@ from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import (
-    BuildOptions,
     RecordValidator,
     collect_results,
     filter_valid_results,
 )
 from exporter.pipeline.engine import ExitKind, JobResult
-from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
 from exporter.program import run_plan
-from exporter.records.record import Record, Status, read_run
+from exporter.records.record import Record, Status
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,
@@ -32,6 +29,7 @@ from tests.unit.pipeline.builders import (
     Worker,
     announcement,
     die_at,
+    export,
     finish,
     finish_with,
     job,
@@ -43,17 +41,6 @@ from tests.unit.pipeline.builders import (
     write,
     write_reference,
 )
-
-
-def export(
-    of: Manifest, engine: FakeEngine, *patterns: str, **options: Any
-) -> tuple[dict[str, str], BuildLog]:
-    """Run the build. Return the statuses in `results.json` and the events."""
-    log = BuildLog()
-    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, log, BuildOptions(**options))
-    build = BuildFolder.from_project(of.project)
-    assert not (build.path / ".work").exists()
-    return {str(r.cell): r.status.value for r in read_run(build.results).records}, log
 
 
 def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
@@ -581,10 +568,10 @@ def test_each_record_is_read_once(
     project: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = count_reads(monkeypatch)
-    run_plan(project, make_plan(project), FakeEngine(never), BuildLog())
+    export(project, FakeEngine(never))
     assert reads == {f"tiny/{opset}/cpu": 1 for opset in (17, 18, 19)}
     (tmp_path / "build/tiny/18.onnx").unlink()
     reads.clear()
-    run_plan(project, make_plan(project), FakeEngine(finish), BuildLog())
+    export(project, FakeEngine(finish))
     # The old record, the new one as the engine reports it, and the new one when the job has ended.
     assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}

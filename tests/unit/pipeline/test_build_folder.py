@@ -21,17 +21,14 @@ from exporter.pipeline.build_folder import (
     remove_unrecorded_files,
     repair_folder,
 )
-from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import JobResult
-from exporter.planning.plan import make_plan
 from exporter.plugins.doctor.doctor import examine_build
 from exporter.plugins.gc.garbage import find_garbage, remove_garbage
 from exporter.plugins.store import Store, StoreLimits
-from exporter.program import run_plan
 from tests.unit.factory import key_by_text, make_record
 from tests.unit.pipeline.builders import (
-    BuildLog,
     FakeEngine,
+    export,
     job,
     manifest,
     record,
@@ -39,7 +36,7 @@ from tests.unit.pipeline.builders import (
     write,
     write_reference,
 )
-from tests.unit.pipeline.test_corrupted_build import assert_complete, export, worker
+from tests.unit.pipeline.test_corrupted_build import assert_complete, rebuild, worker
 
 
 def test_a_second_run_is_refused_while_one_has_the_lock(tmp_path: Path) -> None:
@@ -366,26 +363,26 @@ def test_a_build_folder_without_permissions_is_repaired(
     root: Path, spoil: Callable[[Path], None]
 ) -> None:
     of = manifest(root)
-    export(of)  # as root, too, because it imports the last modules
+    rebuild(of)  # as root, too, because it imports the last modules
     if IS_ROOT:
         shutil.rmtree(root / "build")
     with ordinary_user():
-        export(of)
+        rebuild(of)
         spoil(root / "build")
         assert list(list_inaccessible(root / "build"))
-        export(of)
+        rebuild(of)
         assert_complete(of)
-        export(of)
+        rebuild(of)
         assert not (root / "build/.work").exists()
 
 
 def test_the_doctor_finds_inaccessible_files(root: Path) -> None:
     of = manifest(root)
-    export(of)
+    rebuild(of)
     if IS_ROOT:
         shutil.rmtree(root / "build")
     with ordinary_user():
-        export(of)
+        rebuild(of)
         assert not [d for d in examine_build(of) if "cannot be read" in d.message]
         (root / "build/tiny/reference.json").chmod(0)
         texts = [d.message for d in examine_build(of)]
@@ -426,8 +423,7 @@ def test_nested_folders_of_a_model_end_no_export(root: Path) -> None:
         return worker(of)
 
     for work in (nest_and_work, worker):
-        options = BuildOptions(store=store, force=True)
-        run_plan(of, make_plan(of), FakeEngine(work), BuildLog(), options)
+        export(of, FakeEngine(work), store=store, force=True)
         assert_complete(of)
         assert store.measure()[1] > 0
     nest(root / "build/tiny")
@@ -472,15 +468,15 @@ def test_files_of_another_user_are_reported_with_their_owner(
     root: Path, spoil: Callable[[Path], Path]
 ) -> None:
     of = manifest(root)
-    export(of)
+    rebuild(of)
     shutil.rmtree(root / "build")
     with ordinary_user():
-        export(of)
+        rebuild(of)
     path = spoil(root / "build")
     name = pwd.getpwuid(0).pw_name
     with ordinary_user():
         with pytest.raises(ExporterError) as caught:
-            export(of)
+            rebuild(of)
         assert caught.value.exit_code is ExitCode.ENVIRONMENT
         assert f"{path} belongs to the user {name}" in str(caught.value)
 

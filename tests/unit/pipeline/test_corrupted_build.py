@@ -18,17 +18,16 @@ from exporter.core.errors import ExporterError
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
-from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
-from exporter.program import run_plan
 from exporter.records.record import Status, read_run
 from tests.faults.corruption import cut, flip, folder, link, missing
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
+    Worker,
     die_at,
+    export,
     finish_with,
     manifest,
     record,
@@ -44,9 +43,8 @@ def worker(of: Job) -> JobResult:
     return finish_with("same", CONTENT)(of)
 
 
-def export(of: Manifest) -> BuildLog:
-    log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(worker), log)
+def rebuild(of: Manifest, work: Worker = worker) -> BuildLog:
+    _, log = export(of, FakeEngine(work))
     return log
 
 
@@ -92,14 +90,14 @@ def test_the_next_run_has_the_results_of_a_run_from_nothing(
     monkeypatch.setattr(
         "exporter.cache.artifact_integrity._CLOCK_RESOLUTION", 0
     )  # stamps are stored at once
-    export(of)
-    export(of)
+    rebuild(of)
+    rebuild(of)
     draw = random.Random(5)
     for _ in range(8 if how in (cut, flip) else 1):
         path = tmp_path / "build" / name
         assert path.exists()
         how(path, draw)
-        export(of)
+        rebuild(of)
         assert_complete(of)
 
 
@@ -153,13 +151,10 @@ def test_a_damaged_sample_is_written_again(
     of = manifest(tmp_path)
     limits = StoreLimits(size=1 << 30, age=3600.0)
     store = Store(tmp_path / "store", limits) if has_store else None
-    options = BuildOptions(store=store)
     sample = tmp_path / "build/tiny/test_data_set_0"
 
     def run() -> BuildLog:
-        log = BuildLog()
-        engine = FakeEngine(worker_with_sample)
-        run_plan(of, make_plan(of), engine, log, options)
+        _, log = export(of, FakeEngine(worker_with_sample), store=store)
         return log
 
     run()
@@ -196,35 +191,33 @@ def test_an_edited_record_is_rebuilt(tmp_path: Path) -> None:
             write(job, record(job, cell, Status.FAIL, CONTENT))
         return ended
 
-    run_plan(of, make_plan(of), FakeEngine(fail_transiently), BuildLog())
+    rebuild(of, fail_transiently)
     path = tmp_path / "build/tiny/records/18.cpu.json"
     assert '"status": "fail"' in path.read_text()
     path.write_text(path.read_text().replace('"status": "fail"', '"status": "pass"'))
-    log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(fail_transiently), log)
-    assert log.reasons == CHANGED
+    assert rebuild(of, fail_transiently).reasons == CHANGED
     assert {r.status for r in read_run(tmp_path / "build/results.json").records} == {Status.FAIL}
 
 
 def test_the_record_of_another_cell_is_rebuilt(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    export(of)
+    rebuild(of)
     records = tmp_path / "build/tiny/records"
     shutil.copy(records / "17.cpu.json", records / "18.cpu.json")
-    assert export(of).reasons == CHANGED
+    assert rebuild(of).reasons == CHANGED
     assert_complete(of)
-    assert export(of).reasons == {}
+    assert rebuild(of).reasons == {}
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny/records", "tiny/logs"])
 def test_a_file_with_the_path_of_a_folder_is_replaced(tmp_path: Path, name: str) -> None:
     of = manifest(tmp_path)
-    export(of)
+    rebuild(of)
     path = tmp_path / "build" / name
     if path.exists():
         shutil.rmtree(path)
     path.write_text("no folder")
-    export(of)
+    rebuild(of)
     assert_complete(of)
 
 
@@ -241,9 +234,8 @@ def test_a_transient_result_is_retried_with_its_status_as_the_reason(
 ) -> None:
     of = manifest(tmp_path)
     engine = FakeEngine(die_at(19, ended, code), finish_with("same"))
-    run_plan(of, make_plan(of), engine, BuildLog())
-    log = BuildLog()
-    run_plan(of, make_plan(of), engine, log)
+    export(of, engine)
+    _, log = export(of, engine)
     assert log.reasons == {"tiny/19/cpu": f"its previous result was {status}"}
     assert log.statuses() == {"tiny/19/cpu": "pass"}
 
@@ -259,18 +251,14 @@ def test_a_missing_provider_is_final(tmp_path: Path, is_final: bool) -> None:
             write(job, record(job, cell, content=CONTENT).model_copy(update=update))
         return result
 
-    reasons = []
-    for _ in range(2):
-        log = BuildLog()
-        run_plan(of, make_plan(of), FakeEngine(lack_provider), log)
-        reasons.append(log.reasons.get("tiny/18/cpu", ""))
+    reasons = [rebuild(of, lack_provider).reasons.get("tiny/18/cpu", "") for _ in range(2)]
     again = "" if is_final else "its previous result was unavailable"
     assert reasons == ["it has not been exported yet", again]
 
 
 def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    export(of)
+    rebuild(of)
     path = tmp_path / "build/results.json"
     content = path.read_bytes()
     for data in flipped(content, 7 if IS_LONG else 97):
@@ -279,5 +267,5 @@ def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
             ExporterError, match=r"is not a results file.*run `exporter export` to write it again"
         ):
             read_run(path)
-    export(of)
+    rebuild(of)
     assert path.read_bytes() == content

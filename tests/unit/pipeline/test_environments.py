@@ -17,18 +17,16 @@ from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
 from exporter.pipeline import environments
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.decisions import BuildOptions, RecordValidator
+from exporter.pipeline.decisions import RecordValidator
 from exporter.pipeline.environments import require_own_checkout, require_packages
-from exporter.planning.plan import make_plan
 from exporter.plugins import installation
 from exporter.plugins.installation import InstallationFailure
 from exporter.plugins.store.store_entry import make_lookup_key
 from exporter.plugins.toolchains import toolchain_export
-from exporter.program import run_plan
 from exporter.records.record import CellId
 from tests.distributions import write_distribution
 from tests.unit.factory import make_run
-from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
+from tests.unit.pipeline.builders import BuildLog, FakeEngine, export, finish, manifest, spec
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
@@ -101,9 +99,8 @@ def installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeInstaller:
 
 
 def build(of: Manifest) -> tuple[FakeEngine, BuildLog]:
-    engine, log = FakeEngine(finish), BuildLog()
-    run_plan(of, make_plan(of), engine, log, BuildOptions())
-    return engine, log
+    engine = FakeEngine(finish)
+    return engine, export(of, engine)[1]
 
 
 def test_an_environment_is_created_for_cells_that_run(

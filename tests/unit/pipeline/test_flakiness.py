@@ -14,7 +14,6 @@ from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Source, Stage, Status
 from tests.unit.factory import make_record
 from tests.unit.pipeline import builders
-from tests.unit.pipeline.test_build import export
 
 INPUTS: dict[str, Any] = {
     "fingerprint": {"entry": "1", "tool.torch": "2.13.0 abc"},
@@ -91,8 +90,8 @@ def test_a_run_marks_a_result_that_differs_from_the_last_one(tmp_path: Path) -> 
         return builders.outcome(of, ExitKind.EXITED, 0)
 
     project = builders.manifest(tmp_path)
-    export(project, builders.FakeEngine(fail))
-    export(project, builders.FakeEngine(builders.finish), force=True)
+    builders.export(project, builders.FakeEngine(fail))
+    builders.export(project, builders.FakeEngine(builders.finish), force=True)
     records = builders.read_results(project).records
     assert {(each.status, each.flaky.partition(" in ")[0]) for each in records} == {
         (Status.PASS, "was fail")

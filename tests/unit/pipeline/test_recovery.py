@@ -8,17 +8,14 @@ import pytest
 
 from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest
-from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import JobResult
-from exporter.planning.plan import make_plan
-from exporter.program import run_plan
-from exporter.records.record import Status, read_run
+from exporter.records.record import Status
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
     Worker,
     announcement,
+    export,
     finish,
     finish_with,
     format_reference,
@@ -53,16 +50,12 @@ def killed_at(opset: int, reference: str = "same", content: str = "new") -> Work
 
 def kill(of: Manifest, worker: Worker, *, force: bool = True) -> None:
     with pytest.raises(Killed):
-        run_plan(of, make_plan(of), FakeEngine(worker), BuildLog(), BuildOptions(force=force))
+        export(of, FakeEngine(worker), force=force)
 
 
 def again(of: Manifest, worker: Worker = finish) -> tuple[BuildLog, dict[str, str]]:
-    log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(worker), log)
-    build = BuildFolder.from_project(of.project)
-    assert not (build.path / ".work").exists()
-    assert not (build.path / ".killed").exists()
-    return log, {str(r.cell): r.status.value for r in read_run(build.results).records}
+    records, log = export(of, FakeEngine(worker))
+    return log, records
 
 
 def test_only_the_announced_cell_and_later_ones_run_again(tmp_path: Path) -> None:

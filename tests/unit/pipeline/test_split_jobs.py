@@ -9,19 +9,17 @@ import pytest
 
 from exporter.jobs import Announcement, Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.pipeline.build_folder import BuildFolder, FolderRecords, carry_over
-from exporter.pipeline.decisions import BuildOptions
+from exporter.pipeline.build_folder import FolderRecords, carry_over
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.pipeline.supervisor import join_folders
-from exporter.planning.plan import make_plan
-from exporter.program import run_plan
-from exporter.records.record import Record, Stage, Status, read_run
+from exporter.records.record import Record, Stage, Status
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
     Worker,
     announcement,
+    export,
     job,
     manifest,
     outcome,
@@ -59,21 +57,19 @@ def worker(
     return work
 
 
-def export(
+def build(
     of: Manifest, *ways: Worker, force: bool = False, workers: int = 2
 ) -> tuple[FakeEngine, BuildLog, dict[str, Record]]:
-    engine, log = FakeEngine(*ways, workers=workers), BuildLog()
-    run_plan(of, make_plan(of), engine, log, BuildOptions(force=force))
-    build = BuildFolder.from_project(of.project)
-    assert not (build.path / ".work").exists()
-    return engine, log, key_by_text(read_run(build.results).by_cell())
+    engine = FakeEngine(*ways, workers=workers)
+    _, log = export(of, engine, force=force)
+    return engine, log, key_by_text(read_results(of).by_cell())
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Manifest:
     """Return a project with six cells of known times, and the files `old`."""
     of = manifest(tmp_path, six())
-    export(of, worker("old"))
+    build(of, worker("old"))
     return of
 
 
@@ -95,9 +91,9 @@ def text(root: Path, opset: int) -> str:
 
 def test_a_model_with_earlier_records_is_divided_and_joined(tmp_path: Path) -> None:
     project = manifest(tmp_path, six())
-    first, _, _ = export(project, worker("old"))
+    first, _, _ = build(project, worker("old"))
     assert opsets(first) == [list(OPSETS)]
-    engine, log, records = export(project, worker("new"), force=True)
+    engine, log, records = build(project, worker("new"), force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
     assert [task.job.part for task in engine.tasks] == [0, 1]
     assert engine.tasks[0].job.folder != engine.tasks[1].job.folder
@@ -110,7 +106,7 @@ def test_a_model_with_earlier_records_is_divided_and_joined(tmp_path: Path) -> N
 
 
 def test_one_worker_divides_nothing(project: Manifest) -> None:
-    engine, _, _ = export(project, worker(), force=True, workers=1)
+    engine, _, _ = build(project, worker(), force=True, workers=1)
     assert opsets(engine) == [list(OPSETS)]
 
 
@@ -121,15 +117,15 @@ def test_rechecks_of_one_part_find_their_files_after_the_end_of_the_other(tmp_pa
         assert all(old.model(opset.opset).read_text() == "old" for opset in of.opsets)
         return worker("old")(of)
 
-    export(manifest(tmp_path, six()), worker("old"))
+    build(manifest(tmp_path, six()), worker("old"))
     edited = manifest(tmp_path, six(tolerance=Tolerance(atol=1e-3, rtol=1e-3)))
-    engine, _, records = export(edited, rechecks)
+    engine, _, records = build(edited, rechecks)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
     assert statuses(records) == ["pass"] * 6
 
 
 def test_parts_with_different_references_are_rebuilt_by_one_worker(project: Manifest) -> None:
-    engine, _, records = export(
+    engine, _, records = build(
         project, worker("new", reference=lambda of: f"part {of.part}"), force=True
     )
     # The opsets of the second part are rebuilt in the folder of the first one.
@@ -144,7 +140,7 @@ def test_a_model_without_a_stable_reference_needs_a_limited_number_of_jobs(
 ) -> None:
     numbers = iter(range(100))
     ways = worker(reference=lambda of: str(next(numbers)))
-    engine, _, records = export(project, ways, force=True)
+    engine, _, records = build(project, ways, force=True)
     assert len(engine.tasks) == 3
     assert statuses(records) == ["pass"] * 6
 
@@ -163,7 +159,7 @@ def fail(of: Job) -> JobResult:
 
 
 def test_parts_without_a_reference_keep_their_failures(project: Manifest) -> None:
-    engine, _, records = export(project, fail, force=True)
+    engine, _, records = build(project, fail, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
     assert statuses(records) == ["error"] * 6
 
@@ -173,7 +169,7 @@ def test_a_file_is_not_carried_over_to_parts_without_a_reference(
 ) -> None:
     """Files with a lost reference are not files of a failed model."""
     (tmp_path / "build/tiny/reference.json").unlink()
-    engine, log, _ = export(project, fail)
+    engine, log, _ = build(project, fail)
     assert sorted(opset for group in opsets(engine) for opset in group) == list(OPSETS)
     assert set(log.reasons.values()) == {"tiny/reference.json is missing or damaged"}
 
@@ -196,7 +192,7 @@ def test_a_killed_part_is_retried_alone(project: Manifest, *, itself: bool) -> N
         return worker("new")(of)
 
     ways = (killed, killed, alone) if itself else (killed, killed, worker("new"), alone)
-    engine, log, records = export(project, *ways, force=True)
+    engine, log, records = build(project, *ways, force=True)
     assert opsets(engine)[-1] == [19]
     assert engine.tasks[-1].job.part == 0
     assert statuses(records) == ["pass"] * 6
@@ -207,14 +203,14 @@ def test_a_part_that_is_killed_alone_has_the_status_killed(project: Manifest) ->
     def killed_at_19(of: Job) -> JobResult:
         return worker(status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
 
-    engine, log, records = export(project, killed_at_19, force=True)
+    engine, log, records = build(project, killed_at_19, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19]]
     assert statuses(records) == ["pass", "killed", "pass", "pass", "pass", "pass"]
     assert log.statuses()["tiny/19/cpu"] == "killed"
 
 
 def test_every_killed_cell_of_a_part_is_retried_alone(project: Manifest) -> None:
-    engine, _, records = export(project, killed, killed, worker("new"), force=True)
+    engine, _, records = build(project, killed, killed, worker("new"), force=True)
     assert sorted(opsets(engine)[-1]) == list(OPSETS)
     assert statuses(records) == ["pass"] * 6
 
@@ -226,7 +222,7 @@ def test_a_part_without_results_is_rebuilt_in_the_folder_of_the_other(
     def kill_one(of: Job) -> JobResult:
         return killed(of) if of.part == which else worker("new")(of)
 
-    engine, _, records = export(project, kill_one, kill_one, worker("alone"), force=True)
+    engine, _, records = build(project, kill_one, kill_one, worker("alone"), force=True)
     assert opsets(engine)[-1] == opsets(engine)[which]
     assert statuses(records) == ["pass"] * 6
     texts = {opset: text(tmp_path, opset) for opset in OPSETS}
@@ -257,7 +253,7 @@ def test_ctrl_c_keeps_the_finished_cells_and_the_old_ones(
     project: Manifest, tmp_path: Path, ways: tuple[Worker, ...], expected: list[str]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        export(project, *ways, force=True)
+        build(project, *ways, force=True)
     assert [text(tmp_path, opset) for opset in OPSETS] == expected
     assert len(read_results(project).records) == 6
 
@@ -280,8 +276,8 @@ def test_a_run_killed_in_its_second_part_keeps_the_first_part(
 
     edited = manifest(tmp_path, six(seed=1))
     with pytest.raises(Killed):
-        export(edited, worker("new"), kills)
-    engine, log, records = export(edited, worker("last"))
+        build(edited, worker("new"), kills)
+    engine, log, records = build(edited, worker("last"))
     assert opsets(engine) == [[21, 23]]
     assert statuses(records) == ["pass"] * 6
     texts = [text(tmp_path, opset) for opset in OPSETS]

@@ -16,12 +16,12 @@ from exporter.pipeline.decisions import BuildOptions, RecordValidator, decide
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
-from exporter.program import run_plan
 from exporter.records.record import Record, Source, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
+    export,
     format_reference,
     manifest,
     outcome,
@@ -131,9 +131,8 @@ def test_valid_results_of_the_build_folder_have_priority(tmp_path: Path) -> None
 
 def test_force_and_no_store_ignore_the_store(tmp_path: Path) -> None:
     project = start(tmp_path)
-    of = project.manifest()
     engine = FakeEngine(project.work)
-    run_plan(of, make_plan(of), engine, BuildLog(), BuildOptions(store=project.store, force=True))
+    export(project.manifest(), engine, store=project.store, force=True)
     assert len(engine.tasks) == 2
     shutil.rmtree(tmp_path / "build")
     project.store = None
@@ -144,9 +143,7 @@ def test_force_and_no_store_ignore_the_store(tmp_path: Path) -> None:
 def test_forced_results_are_stored(tmp_path: Path) -> None:
     project = start(tmp_path, tmp_path / "store")
     shutil.rmtree(tmp_path / "store")
-    of = project.manifest()
-    options = BuildOptions(store=project.store, force=True)
-    run_plan(of, make_plan(of), FakeEngine(project.work), BuildLog(), options)
+    export(project.manifest(), FakeEngine(project.work), store=project.store, force=True)
     assert list_built(start(tmp_path / "two", tmp_path / "store")) != []
     assert len(list((tmp_path / "store/entries").rglob("*.json"))) > 0
 
@@ -196,10 +193,7 @@ def entries(root: Path) -> list[Path]:
 
 
 def run(of: Manifest, worker: Callable[[Job], JobResult], root: Path, **options: bool) -> BuildLog:
-    log = BuildLog()
-    store = Store(root / "store", LIMITS)
-    run_plan(of, make_plan(of), FakeEngine(worker), log, BuildOptions(store=store, **options))
-    return log
+    return export(of, FakeEngine(worker), store=Store(root / "store", LIMITS), **options)[1]
 
 
 def ends_as(status: Status, **fields: Any) -> Callable[[Job], JobResult]:

@@ -13,8 +13,6 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Device, Manifest
-from exporter.pipeline.decisions import BuildOptions
-from exporter.planning.plan import make_plan
 from exporter.plugins.doctor import doctor
 from exporter.plugins.doctor.doctor import (
     MINIMUM_PYTHON,
@@ -34,10 +32,9 @@ from exporter.plugins.doctor.doctor import (
 )
 from exporter.plugins.store import Store, StoreLimits
 from exporter.plugins.store.store_files import LocalFiles
-from exporter.program import run_plan
 from exporter.records.record import Status, read_run
 from tests.unit.manifest.projects import ENTRY, make_project
-from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
+from tests.unit.pipeline.builders import FakeEngine, export, finish, manifest, spec
 from tests.unit.pipeline.test_build import prove_shortly
 
 ROOT = Path(__file__).parents[3]
@@ -262,7 +259,7 @@ def built(of: Manifest) -> dict[str, list[str]]:
 def test_a_build_folder(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     assert built(of) == {"ok": ["build: there is no build yet"]}
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog())
+    export(of, FakeEngine(finish))
     assert built(of) == {
         "ok": [
             "build: 3 of 3 results are up to date",
@@ -279,7 +276,7 @@ def test_a_build_folder(tmp_path: Path) -> None:
 
 def test_a_short_proof_is_stale_without_the_device_that_proved_the_file(tmp_path: Path) -> None:
     of = manifest(tmp_path, spec(opsets=(17,), devices=("cpu", "reference")))
-    run_plan(of, make_plan(of), FakeEngine(prove_shortly(Status.PASS)), BuildLog())
+    export(of, FakeEngine(prove_shortly(Status.PASS)))
     assert "build: 2 of 2 results are up to date" in built(of)["ok"]
     (tmp_path / "build/tiny/records/17.cpu.json").unlink()
     reason = "cpu, which proved its file, is not valid, green and before it"
@@ -291,7 +288,7 @@ def test_a_short_proof_is_stale_without_the_device_that_proved_the_file(tmp_path
 
 def test_a_damaged_build_folder(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog())
+    export(of, FakeEngine(finish))
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/records/18.cpu.json").write_text("{")
     result = built(of)
@@ -305,7 +302,7 @@ def test_a_damaged_build_folder(tmp_path: Path) -> None:
 
 def test_results_of_other_tools(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog())
+    export(of, FakeEngine(finish))
     path = tmp_path / "build/results.json"
     run = read_run(path)
     other = run.model_copy(update={"tools": {**run.tools, "torch": "2.0.0"}})
@@ -324,7 +321,7 @@ def test_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store", LIMITS)
     assert examine_store(store).message == f"{tmp_path}/store, at most 5GiB: empty"
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), BuildOptions(store=store))
+    export(of, FakeEngine(finish), store=store)
     result = examine_store(store)
     assert result.level is Level.OK
     assert result.message.endswith("B, 3 results")
