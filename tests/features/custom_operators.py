@@ -78,7 +78,7 @@ _EXPORTED = (
         torch="1.4+",
         package="onnxruntime_extensions",
         model="custom_operators.py:Foo",
-        lines=f"""opsets = "9..17"
+        lines=f"""opsets = [9, 13, 17]
 {_DECLARED}
 {_BOTH}
 """
@@ -139,7 +139,7 @@ _EXPORTED = (
         torch="2.6+",
         package="onnxruntime_extensions",
         model="custom_operators.py:Foo",
-        lines=f"""opsets = "18..21"
+        lines=f"""opsets = [18, 21]
 {_DECLARED}
 {_BOTH}
 """

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
 
 from exporter.api.gate_run import accept, prepare_acceptance
-from exporter.cli.entry_point import exporter
+from exporter.cli.entry_point import exporter, run
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.pipeline import build_folder
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status
-from tests.integration.project import run_exporter, run_python, start_exporter
+from tests.integration.project import run_exporter, start_exporter
 from tests.integration.results import MANIFEST, write_results
 from tests.unit.factory import key_by_text
 
@@ -141,9 +143,15 @@ def test_the_root_option_may_come_before_or_after_update(project: Path, tmp_path
 
 
 def review(root: Path, answers: str) -> tuple[int, str]:
-    command = run_python(root, "-m", "exporter", "baseline", "review", input=answers)
-    assert "Traceback" not in command.stderr
-    return command.returncode, command.stdout
+    """Run the command in this process, with the answers as its input."""
+    with (
+        patch("sys.stdin", io.StringIO(answers)),
+        redirect_stdout(io.StringIO()) as shown,
+        redirect_stderr(io.StringIO()) as errors,
+    ):
+        code = run(["baseline", "review", "--root", str(root)])
+    assert "Traceback" not in errors.getvalue()
+    return code, shown.getvalue()
 
 
 def test_a_review_accepts_one_change_and_rejects_another(project: Path) -> None:

@@ -16,7 +16,6 @@ from junitparser import JUnitXml
 
 from tests.integration.project import format_entry, run_exporter, run_git, write_project
 from tests.integration.results import write_results
-from tests.script_runner import run_script
 
 SETTINGS = '[tool.exporter]\ncommand = "uv run exporter {}"\n'
 MODELS = """
@@ -199,12 +198,6 @@ def test_junit_shows_each_failure(branch: Path) -> None:
         for part in (failure, entry, line, "accepted before: pass in the baseline", cell):
             assert part in lines
         assert has_command(lines, cell)
-
-
-def test_the_printed_command_reproduces_the_failure(branch: Path, tmp_path: Path) -> None:
-    run_exporter(branch, "repro", "baked/17/cpu", str(tmp_path / "baked"), code=0)
-    process = run_script(tmp_path / "baked/repro.py")
-    assert process.returncode == 1, process.stdout
 
 
 def test_pages_show_the_baseline_of_an_accepted_failure(branch: Path) -> None:

@@ -73,30 +73,40 @@ EMPTY = EnvironmentDefinition(requirements=())
 CURRENT = EnvironmentDefinition(requirements=(), adds_to_current=True)
 
 
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a separate environment and one that adds to the current one."""
+    folder = tmp_path_factory.mktemp("environments")
+    for definition in (EMPTY, CURRENT):
+        assert find_environment(definition, folder) is None
+        install_environment(definition, folder)
+    return folder
+
+
 def _run(python: Path, code: str) -> str:
     result = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     return result.stdout.strip()
 
 
-def test_a_separate_environment_has_no_other_packages(tmp_path: Path) -> None:
-    installed = install_environment(EMPTY, tmp_path)
+def test_a_separate_environment_has_no_other_packages(environments: Path) -> None:
+    installed = install_environment(EMPTY, environments)
     assert "pydantic" not in installed.packages
     code = "import importlib.util as u; print(u.find_spec('pydantic'))"
     assert _run(installed.python, code) == "None"
 
 
-def test_an_environment_can_add_to_the_current_one(tmp_path: Path) -> None:
-    installed = install_environment(CURRENT, tmp_path)
+def test_an_environment_can_add_to_the_current_one(environments: Path) -> None:
+    installed = install_environment(CURRENT, environments)
     assert "pydantic" in installed.packages
     assert _run(installed.python, "import pydantic; print('here')") == "here"
 
 
-def test_an_environment_is_created_once(tmp_path: Path) -> None:
-    assert find_environment(EMPTY, tmp_path) is None
-    first = install_environment(EMPTY, tmp_path)
+def test_an_environment_is_created_once(environments: Path) -> None:
+    first = find_environment(EMPTY, environments)
+    assert first is not None
     stamp = first.folder / STAMP
     created = stamp.stat().st_mtime_ns
-    assert install_environment(EMPTY, tmp_path) == first
+    assert install_environment(EMPTY, environments) == first
     assert stamp.stat().st_mtime_ns == created
 
 
@@ -144,10 +154,10 @@ def test_an_update_installs_a_newer_version_unless_one_is_pinned(
     assert read_version(pinned, update=True) == "1.0"
 
 
-def test_the_shared_folders_of_an_addition_are_known(tmp_path: Path) -> None:
-    added = install_environment(CURRENT, tmp_path)
+def test_the_shared_folders_of_an_addition_are_known(environments: Path, tmp_path: Path) -> None:
+    added = install_environment(CURRENT, environments)
     assert sysconfig.get_path("purelib") in read_shared_packages(added.folder)
-    separate = install_environment(EMPTY, tmp_path)
+    separate = install_environment(EMPTY, environments)
     assert not read_shared_packages(separate.folder)
     assert not read_shared_packages(tmp_path)
 
