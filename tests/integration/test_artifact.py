@@ -10,7 +10,14 @@ import pytest
 
 from exporter.cache.fingerprint import THOROUGH
 from exporter.records.record import Culprit, Record, Status
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter, write_project
+from tests.integration.project import MODELS as SHARED_MODELS
+from tests.integration.project import (
+    ROOT,
+    format_entry,
+    read_cells,
+    run_exporter,
+    write_project,
+)
 from tests.script_runner import run_script
 
 MODELS = """
@@ -174,12 +181,12 @@ CALL = """
 def call(sizes):
     return (torch.randn(sizes["batch"], 4),), {}
 """
-#: Models with lines of their entry that a recheck needs data for.
-LINES = {
-    "good": "",
-    "code": 'inputs_from = "models.py:call"\n',
-    "weights": "options = { export_params = false }\n",
-}
+#: A recheck of two entries needs data that their export stored.
+ENTRIES = (
+    format_entry("good", opsets="[16, 17]"),
+    format_entry("code", "models.py:Good", 'inputs_from = "models.py:call"'),
+    format_entry("weights", "models.py:Good", "options = { export_params = false }"),
+)
 
 
 def set_tolerance(project: Path, atol: str) -> None:
@@ -207,14 +214,9 @@ def export_green(project: Path, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def thorough(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project after an export; `good` is thorough, with another tolerance."""
-    folder = tmp_path_factory.mktemp("thorough")
-    sources = dict.fromkeys(LINES, "Good")
-    root = make_project(folder / "project", more_models=CALL, **sources)
-    manifest = root / "manifests/tiny.toml"
-    text = manifest.read_text().replace("format = 1\n", "format = 1\n[defaults]\n")
-    for model, lines in LINES.items():
-        text = text.replace(f"[models.{model}]\n", f"[models.{model}]\n{lines}")
-    manifest.write_text(text)
+    root = tmp_path_factory.mktemp("thorough") / "project"
+    manifest = f"format = 1\n[defaults]\n{''.join(ENTRIES)}"
+    write_project(root, {"models.py": SHARED_MODELS + CALL, "tiny.toml": manifest})
     export_green(root)
     assert not any(record.thorough for record in read_cells(root).values())
     set_tolerance(root, "1e-3")
