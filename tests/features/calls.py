@@ -71,7 +71,6 @@ SECTION = Section(
         Feature(
             name="keyword arguments",
             api="export(model, args, kwargs=...), export(model, (x, {'bias': b}))",
-            torch="1.4+",
             model="calls.py:Keywords",
             lines=f"inputs = [\n  {_X},\n  {{ name = 'bias', at = 'kwargs.bias', "
             "shape = ['batch', 4] },\n]\n"
@@ -80,7 +79,6 @@ SECTION = Section(
         Feature(
             name="nested tuples and dicts",
             api="export(model, (x, (a, {'bias': b})))",
-            torch="1.4+",
             model="calls.py:Nested",
             lines=f"""inputs = [
   {_X},
@@ -91,7 +89,6 @@ SECTION = Section(
         Feature(
             name="a list",
             api="export(model, ([a, b],))",
-            torch="1.4+",
             model="calls.py:Summed",
             lines="""inputs = [
   { name = "x{i}", at = "args[0][{i}]", shape = ["batch", 4], repeat = { i = 3 } },
@@ -102,7 +99,6 @@ containers = [{ at = "args[0]", type = "list" }]""",
         Feature(
             name="None and text in the call",
             api="export(model, (x, None))",
-            torch="1.4+",
             model="calls.py:Masked",
             lines="constants = [\n  { at = 'args[1]' },\n"
             "  { at = 'kwargs.kind', value = 'double' },\n]",
@@ -122,7 +118,6 @@ outputs = [{ name = "y", shape = ["batch", 4] }, { name = "twice", shape = ["bat
         Feature(
             name="named tuples in a list",
             api="export(model, ([Point(a, b)],))",
-            torch="1.4+",
             model="calls.py:OfPoints",
             lines="""inputs = [
   { name = "left{i}", at = "args[0][{i}].left", shape = ["batch", 4], repeat = { i = 2 } },
@@ -156,14 +151,12 @@ containers = [
         Feature(
             name="a float as an input",
             api="export(model, (x, 0.5))",
-            torch="1.4+",
             model="calls.py:TimesFloat",
             lines=f"inputs = [{_X}, {{ name = 'factor', shape = [], scalar = true }}]",
         ),
         Feature(
             name="turns by an int, traced",
             api="export(model, (x, 3))",
-            torch="1.4+",
             model="calls.py:Turns",
             rest=_COUNTED,
             verdicts={
@@ -203,7 +196,6 @@ containers = [
         Feature(
             name="an optional input, traced or captured",
             api="export(model, (x, None))",
-            torch="1.4+",
             model="calls.py:MaybeBias",
             lines=f"inputs = [{_X}, {{ name = 'bias', shape = ['batch', 4], optional = true }}]",
             invalid="cannot write optional inputs",
@@ -211,7 +203,6 @@ containers = [
         Feature(
             name="inputs from files",
             api="export(model, args)",
-            torch="1.4+",
             model="calls.py:Keywords",
             lines="""inputs = [
   { name = "x", shape = ["batch", 4], fill = { file = "data/x.npy" } },
@@ -230,7 +221,6 @@ cases = [{ name = "five", axes = { batch = 5 }, values = { x = { file = "data/ot
         Feature(
             name="a call made by code",
             api="export(model, *make_inputs())",
-            torch="1.4+",
             model="calls.py:Nested",
             lines="""inputs_from = "calls.py:sized"
 inputs = [
@@ -243,7 +233,6 @@ cases = [{ name = "three", inputs_from = "calls.py:fixed" }]""",
         Feature(
             name="a call made by code of one size",
             api="export(model, *make_inputs())",
-            torch="1.4+",
             model="calls.py:OfDataclass",
             lines="inputs_from = 'calls.py:batch_of'",
             rest=f"inputs = {_TWO}\n"

@@ -96,7 +96,6 @@ _ROWS = (
     Feature(
         name="a torch.jit.ScriptModule",
         api="export(torch.jit.script(model), dynamo=False)",
-        torch="1.4+",
         model="sources.py:scripted",
         lines=_BY_TORCHSCRIPT,
         support=Support.TORCHSCRIPT,
@@ -104,7 +103,6 @@ _ROWS = (
     Feature(
         name="a torch.jit.ScriptFunction",
         api="export(function, dynamo=False)",
-        torch="1.4+",
         model="sources.py:doubled_until_large",
         lines=_BY_TORCHSCRIPT,
         support=Support.TORCHSCRIPT,
@@ -112,7 +110,6 @@ _ROWS = (
     Feature(
         name="a saved TorchScript module",
         api="torch.jit.load",
-        torch="1.4+",
         model="",
         lines='source = "net.pt"\nexporter = "torchscript"',
         rest="opsets = [13, 18]",
@@ -165,7 +162,6 @@ _ROWS = (
     Feature(
         name="a traced model with a scripted part",
         api='"mix tracing and scripting"',
-        torch="1.4+",
         model="sources.py:PartlyScripted",
         lines='exporter = "torchscript"',
         rest="opsets = [13, 18]",

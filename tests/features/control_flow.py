@@ -262,7 +262,6 @@ LISTS = (
     Feature(
         name="list with one item per row",
         api="Tensor.unbind, torch.stack",
-        torch="1.4+",
         model="control_flow.py:Unbound",
         lines="opsets = [13, 18]",
         verdicts={
@@ -274,7 +273,6 @@ LISTS = (
     Feature(
         name="list with one item per row, scripted",
         api="Tensor.unbind, torch.stack",
-        torch="1.4+",
         model="control_flow.py:Unbound",
         lines=f"{_SCRIPT}opsets = [13, 20]",
         verdicts={"*": structure("signature", "declared [batch, 4]")},
@@ -336,7 +334,6 @@ TRACED = (
     Feature(
         name="another way in an export",
         api="is_in_onnx_export()",
-        torch="1.4+",
         model="control_flow.py:DoubledByAddition",
         lines="opsets = [13, 18]",
         facts={
@@ -348,7 +345,6 @@ TRACED = (
     Feature(
         name="another way in an export that computes something else",
         api="is_in_onnx_export()",
-        torch="1.4+",
         model="control_flow.py:NearlyDoubled",
         lines="opsets = [13, 18]",
         verdicts={"*": parity("parity", "output 'y': error")},

@@ -75,7 +75,6 @@ _EXPORTED = (
     Feature(
         name="a symbolic function for an operator of its own",
         api="torch.onnx.register_custom_op_symbolic",
-        torch="1.4+",
         package="onnxruntime_extensions",
         model="custom_operators.py:Foo",
         lines=f"""opsets = [9, 13, 17]
@@ -94,7 +93,6 @@ _EXPORTED = (
     Feature(
         name="a symbolic function made of ONNX's own operators",
         api="torch.onnx.register_custom_op_symbolic",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines="opsets = [9, 17]\n"
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_of_onnx"'),
@@ -105,7 +103,6 @@ _EXPORTED = (
     Feature(
         name="a symbolic function for some opsets",
         api="torch.onnx.register_custom_op_symbolic(..., opset_version)",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines="opsets = [9, 13, 17]\n"
         + _entries(
@@ -125,7 +122,6 @@ _EXPORTED = (
     Feature(
         name="a symbolic function that is wrong",
         api="torch.onnx.register_custom_op_symbolic",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines="opsets = [13]\n"
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_wrong"'),
@@ -294,7 +290,6 @@ _RUN = (
     Feature(
         name="an operator that nothing here can run",
         api="custom_opsets",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines=f"{_DECLARED}\n{_BOTH}\n"
         + _entries(
@@ -307,7 +302,6 @@ _RUN = (
     Feature(
         name="an operator of a domain that the manifest does not name",
         api="custom_opsets",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines=_entries(f'name = "custom_ops::foo", {_SYMBOLIC}') + "opsets = [13]",
         verdicts={
@@ -317,7 +311,6 @@ _RUN = (
     Feature(
         name="a kernel for one runtime alone",
         api="onnx.reference.op_run.OpRun",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines=f"{_DECLARED}\n"
         + _entries(
@@ -329,7 +322,6 @@ _RUN = (
     Feature(
         name="a kernel that is wrong",
         api="SessionOptions.register_custom_ops_library",
-        torch="1.4+",
         package="onnxruntime_extensions",
         model="custom_operators.py:Foo",
         lines=f"{_DECLARED}\nopsets = [13]\n"
@@ -344,7 +336,6 @@ _RUN = (
     Feature(
         name="kernels that lack the operator",
         api="onnx.reference.op_run.OpRun",
-        torch="1.4+",
         model="custom_operators.py:Foo",
         lines=f"{_DECLARED}\nopsets = [13]\n"
         + _entries(f'name = "custom_ops::foo", {_SYMBOLIC}, reference = "kernels.py:Wrong"'),

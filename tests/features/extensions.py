@@ -30,7 +30,6 @@ SECTION = Section(
         Feature(
             name="an operator of a C++ extension",
             api="TORCH_LIBRARY, torch.ops.load_library, register_custom_op_symbolic",
-            torch="1.4+",
             model="",
             lines="""
 custom_ops = [

@@ -19,6 +19,8 @@ from exporter.planning.plan import pattern_matches
 from exporter.records.record import Record, Stage, Status
 from tests.traps.trap import SOUND, Verdict, inconclusive, parity, refused, structure
 
+#: The versions of torch of most rows: all of the page.
+FIRST = "1.4+"
 #: The ID of the model of every row; headers in `lines` name it: `[[models.net.overrides]]`.
 MODEL = "net"
 
@@ -103,8 +105,8 @@ class Feature:
     name: str
     api: str
     """The name in torch.onnx: `export(..., dynamic_axes=...)`."""
-    torch: str
-    """The versions of torch that have it: `1.4+`, `2.5-2.10`, `2.5+, dynamo`."""
+    torch: str = FIRST
+    """The versions of torch that have it: `1.2+`, `2.5-2.10`, `2.5+, dynamo`."""
     model: str
     """`file.py:attribute`, a file of `tests/features/models/`; empty if `lines` names one."""
     lines: str = ""
@@ -167,7 +169,7 @@ class Referred:
 
     name: str
     api: str
-    torch: str
+    torch: str = FIRST
     traps: tuple[str, ...]
     """Names of traps; the page shows their verdicts."""
     note: str = ""
@@ -179,7 +181,7 @@ class Elsewhere:
 
     name: str
     api: str
-    torch: str
+    torch: str = FIRST
     instead: str
     """The replacement, or the reason."""
 

@@ -40,7 +40,6 @@ def _read(
     return Feature(
         name=f"read by {form}",
         api=code,
-        torch="1.4+",
         model="indexing.py:Read",
         rest="\n".join(
             [
@@ -115,7 +114,6 @@ READS = (
     Feature(
         name="read by an index that is an input",
         api="data[index]",
-        torch="1.4+",
         model="indexing.py:ReadAt",
         lines=_INDEX,
         rest=f'outputs = [{{ name = "read", shape = [2, 5] }}]\n{_OPSETS}',

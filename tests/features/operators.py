@@ -33,7 +33,6 @@ OPERATORS = (
     Feature(
         name="operators that no exporter has",
         api="OnnxExporterError: Unsupported operators; utils.unconvertible_ops",
-        torch="1.4+",
         model="operators.py:Rare",
         lines="opsets = [13, 18]",
         verdicts={
@@ -111,7 +110,6 @@ RUNTIMES = (
     Feature(
         name="OpenVINO",
         api="none: another runtime for the same file",
-        torch="1.4+",
         model="operators.py:Small",
         lines='opsets = [17, 18]\ndevices = ["openvino"]',
         package="openvino",

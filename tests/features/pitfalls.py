@@ -39,7 +39,6 @@ PYTHON = (
     Feature(
         name="NumPy functions",
         api='"Avoid NumPy and built-in Python types"',
-        torch="1.4+",
         model="pitfalls.py:Concatenated",
         lines="init = { by_numpy = true }",
         rest=_WIDE,
@@ -49,7 +48,6 @@ PYTHON = (
     Feature(
         name="torch functions instead of NumPy's",
         api="torch.cat",
-        torch="1.4+",
         model="pitfalls.py:Concatenated",
         lines="init = { by_numpy = false }",
         rest=_WIDE,
@@ -57,7 +55,6 @@ PYTHON = (
     Feature(
         name="Tensor.item() as a size",
         api="x.reshape(y.item(), -1)",
-        torch="1.4+",
         model="pitfalls.py:Reshaped",
         lines="init = { by_item = true }",
         rest=_ROWS,
@@ -67,7 +64,6 @@ PYTHON = (
     Feature(
         name="tensor of one element as a size",
         api="x.reshape(y, -1)",
-        torch="1.4+",
         model="pitfalls.py:Reshaped",
         lines="init = { by_item = false }",
         rest=_ROWS,
@@ -75,7 +71,6 @@ PYTHON = (
     Referred(
         name="more of Python and NumPy",
         api='"Avoid NumPy and built-in Python types"',
-        torch="1.4+",
         traps=(
             ".item() baked in",
             ".item() under dynamo",
@@ -130,14 +125,12 @@ PYTHON = (
     Feature(
         name="tensor of the size of another",
         api="torch.arange(x.shape[0])",
-        torch="1.4+",
         model="pitfalls.py:Sized",
         rest="opsets = [11, 13, 18]",
     ),
     Feature(
         name="scalars with tensors of other dtypes",
         api='"implicit scalar datatype casting"',
-        torch="1.4+",
         model="pitfalls.py:Scalars",
         rest="""
 inputs = [
@@ -150,7 +143,6 @@ opsets = [9, 11, 13, 18]
     Referred(
         name="integers divided",
         api='"implicit scalar datatype casting"',
-        torch="1.4+",
         traps=("integers divided", "integers divided under dynamo"),
     ),
 )
@@ -248,7 +240,6 @@ SIZES = (
     Feature(
         name="LSTM over any length",
         api='"its input size seems to be fixed"',
-        torch="1.4+",
         model="pitfalls.py:Recurrent",
         lines=_SEQUENCE,
         rest=f"opsets = [9, 13, 18]\n{_STATES}",
@@ -261,7 +252,6 @@ SIZES = (
     Feature(
         name="LSTM over one length",
         api='"its input size seems to be fixed"',
-        torch="1.4+",
         model="pitfalls.py:Recurrent",
         lines='inputs = [{ name = "x", shape = [2, 5, 4] }]',
         rest='opsets = [9, 13, 18]\noutputs = [{ name = "y", shape = [2, 5, 3] }]',
@@ -269,7 +259,6 @@ SIZES = (
     Feature(
         name="packed sequences",
         api="pack_padded_sequence, pad_packed_sequence(total_length=7)",
-        torch="1.4+",
         model="pitfalls.py:Packed",
         lines="init = { pads_to_input = true }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, 7, 3] }}]',
@@ -278,7 +267,6 @@ SIZES = (
     Feature(
         name="packed sequences, padded to the longest",
         api="pad_packed_sequence",
-        torch="1.4+",
         model="pitfalls.py:Packed",
         lines="init = { pads_to_input = false }",
         rest=f'{_PACKED}outputs = [{{ name = "y", shape = [3, "steps", 3] }}]',

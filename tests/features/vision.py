@@ -50,7 +50,6 @@ SECTION = Section(
         Feature(
             name="video models",
             api="export(torchvision.models.video.r3d_18(), clip)",
-            torch="1.4+",
             model="vision.py:Video",
             lines=_VIDEO,
             rest=_VIDEO_SIZES,
@@ -60,7 +59,6 @@ SECTION = Section(
         Feature(
             name="segmentation models",
             api="export(torchvision.models.segmentation.fcn_resnet50(aux_loss=True), image)",
-            torch="1.4+",
             model="vision.py:Segmentation",
             lines=_SEGMENTATION,
             rest=_SEGMENTATION_SIZES,
@@ -69,7 +67,6 @@ SECTION = Section(
         Feature(
             name="detection models",
             api="export(torchvision.models.detection.fasterrcnn_resnet50_fpn(), ([image],))",
-            torch="1.4+",
             model="vision.py:Detection",
             lines=_DETECTION,
             rest=_DETECTION_SIZES,

@@ -62,7 +62,6 @@ _ROWS = (
     Feature(
         name="weights from safetensors",
         api="model.load_state_dict(load_file(...))",
-        torch="1.4+",
         model="sources.py:Affine",
         lines='weights = "net.safetensors"',
         prepare=_save("net.safetensors"),
@@ -106,7 +105,6 @@ _ROWS = (
     Feature(
         name="weights as inputs of the file",
         api="export(..., export_params=False)",
-        torch="1.4+",
         model="sources.py:Normalised",
         lines="options.export_params = false",
         facts={
@@ -127,7 +125,6 @@ _ROWS = (
     Feature(
         name="initializers listed as inputs",
         api="export(..., keep_initializers_as_inputs=True)",
-        torch="1.4+",
         model="sources.py:Affine",
         lines="options.keep_initializers_as_inputs = true",
         facts={
