@@ -131,13 +131,6 @@ def test_a_module_is_proved_in_a_program(project: Path) -> None:
     assert run(project, program="proof.py") == (0, "proved\n")
 
 
-def test_the_doctor_names_the_difference(project: Path) -> None:
-    code, output = run(project, "doctor")
-    (line,) = (line for line in output.splitlines() if " workers " in line)
-    assert (code, line.split()[0]) == (0, "note")
-    assert "reads by native code" in line
-
-
 def test_windows_has_one_sentence() -> None:
     program = "import sys; sys.platform = 'win32'; from exporter.cli import main; main()"
     ran = run_python(ROOT, "-c", program)

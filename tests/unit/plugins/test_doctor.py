@@ -186,7 +186,9 @@ def test_the_fork_server_is_examined_on_linux(
     starter = StubStarter(is_available)
     monkeypatch.setattr(doctor, "IS_LINUX", is_linux)
     monkeypatch.setattr(doctor, "ForkServerStarter", lambda environment: starter)
-    assert examine_fork_server({}).level is level
+    finding = examine_fork_server({})
+    assert finding.level is level
+    assert ("reads by native code" in finding.message) is not is_linux
     assert starter.is_closed is is_linux
 
 
