@@ -53,7 +53,7 @@ CAPTURED = (
         api="torch.cond(pred, true_fn, false_fn, operands)",
         torch="2.6+",
         model="control_flow.py:Cond",
-        lines=f"opsets = [18, 21]\n{_SIDES}",
+        lines=f'opsets = "18..21"\n{_SIDES}',
         support=Support.DYNAMO,
         facts={"an If with both branches is in the file": _has("If", 18)},
     ),

@@ -77,7 +77,7 @@ _EXPORTED = (
         api="torch.onnx.register_custom_op_symbolic",
         package="onnxruntime_extensions",
         model="custom_operators.py:Foo",
-        lines=f"""opsets = [9, 13, 17]
+        lines=f"""opsets = "9..17"
 {_DECLARED}
 {_BOTH}
 """
@@ -135,7 +135,7 @@ _EXPORTED = (
         torch="2.6+",
         package="onnxruntime_extensions",
         model="custom_operators.py:Foo",
-        lines=f"""opsets = [18, 21]
+        lines=f"""opsets = "18..21"
 {_DECLARED}
 {_BOTH}
 """
