@@ -102,23 +102,23 @@ def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy
     return not drift
 
 
-def find_lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, DeviceName], int]:
+def find_lowest_opsets(
+    statuses: Mapping[CellId, Status | None],
+) -> Mapping[tuple[str, DeviceName], int]:
     """Return the lowest opset from which on all cells pass, by model and device.
 
     Returns:
-        No entry for a model if its highest opset does not pass.
+        No entry for a model if its highest opset does not pass. A foreseen failure is green but
+        does not pass.
     """
-    cells: dict[tuple[str, DeviceName], list[tuple[int, bool]]] = {}
-    for outcome in outcomes:
-        cell = outcome.cell
-        is_working = outcome.status in _WORKING
-        cells.setdefault((cell.model, cell.device), []).append((cell.opset, is_working))
     lowest = {}
-    for key, opsets in cells.items():
-        for opset, works in sorted(opsets, reverse=True):
-            if not works:
-                break
-            lowest[key] = opset
+    failing = set[tuple[str, DeviceName]]()
+    for cell in sorted(statuses, key=lambda cell: cell.opset, reverse=True):
+        key = (cell.model, cell.device)
+        if statuses[cell] not in _WORKING:
+            failing.add(key)
+        elif key not in failing:
+            lowest[key] = cell.opset
     return lowest
 
 
@@ -126,8 +126,9 @@ def find_raised_opsets(
     before: Iterable[CellOutcome], after: Iterable[CellOutcome]
 ) -> Iterator[GateFinding]:
     """Yield the models that need a higher opset now, with the cell of the old lowest opset."""
-    current = find_lowest_opsets(after)
-    for (model, device), old in find_lowest_opsets(before).items():
+    current = find_lowest_opsets({each.cell: each.status for each in after})
+    known = find_lowest_opsets({each.cell: each.status for each in before})
+    for (model, device), old in known.items():
         new = current.get((model, device))
         # If no opset passes, the cells are red or missing and have findings of their own.
         if new is not None and new > old:

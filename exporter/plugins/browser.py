@@ -26,7 +26,7 @@ from exporter.core.text import (
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.plugins.failure_clusters import cluster_cells
-from exporter.plugins.failure_reasons import FailureReasons, explain_failure, keep_last_lines
+from exporter.plugins.failure_reasons import explain_failure, keep_last_lines
 from exporter.plugins.model_pages import find_lowest_opset, summarize_result
 from exporter.records.baseline import Baseline
 from exporter.records.record import CellId, Record, RunRecord, Status
@@ -183,9 +183,9 @@ def _build_row(
             "is_unbounded": error == math.inf,
             "log": join_lines(f"{project.build}/{record.log}") if record.log else "",
             "export_command": join_lines(cell.format_command(project.command)),
-            "repro_command": join_lines(reasons.repro_command),
-            "guide_command": reasons.code
-            and format_command(project.command, "guide", reasons.code),
+            "repro_command": join_lines(reasons["repro_command"]),
+            "guide_command": reasons["code"]
+            and format_command(project.command, "guide", reasons["code"]),
             "is_changed": history.is_changed(cell),
             "clusters": tuple(clusters.get(cell.id, ())),
         }
@@ -225,13 +225,13 @@ def _build_row(
     }
 
 
-def _describe_outcome(cell: Cell, history: AcceptanceHistory, reasons: FailureReasons) -> Row:
+def _describe_outcome(cell: Cell, history: AcceptanceHistory, reasons: Row) -> Row:
     record = cell.record
     if record is None:
         return {"outcome": cell.outcome, "reason": cell.reason}
     missing = (
         item | {key: join_lines(item[key]) for key in ("operator", "sources")}
-        for item in reasons.missing_operators
+        for item in reasons["missing_operators"]
     )
     is_known = cell.is_pass and not history.is_changed(cell)
     return _drop_empty(
@@ -242,14 +242,14 @@ def _describe_outcome(cell: Cell, history: AcceptanceHistory, reasons: FailureRe
             "reason": cell.reason,
             "expected_reason": cell.expected_reason,
             "acceptance": "" if is_known else history.describe(cell),
-            "lines": join_lines(", ".join(reasons.lines)),
-            "code": reasons.code,
-            "culprit": reasons.culprit,
-            "sample": join_lines(reasons.sample),
-            "divergence": join_lines(reasons.divergence),
-            "evidence": reasons.evidence,
+            "lines": join_lines(", ".join(reasons["lines"])),
+            "code": reasons["code"],
+            "culprit": reasons["culprit"],
+            "sample": join_lines(reasons["sample"]),
+            "divergence": join_lines(reasons["divergence"]),
+            "evidence": reasons["evidence"],
             "missing": tuple(_drop_empty(each) for each in missing),
-            "advice": tuple(join_lines(line) for line in reasons.advice),
+            "advice": tuple(join_lines(line) for line in reasons["advice"]),
             "detail": keep_last_lines(formats.clean_detail(record.detail)),
             "notes": tuple(formats.clean_message(note) for note in record.notes),
             "flaky": formats.clean_message(record.flaky),

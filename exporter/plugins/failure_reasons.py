@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from exporter.core.text import format_two_digits, join_names
 from exporter.manifest import Project
@@ -18,42 +17,22 @@ _DETAIL_LINES = 20
 _REPEATED_PREFIX = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureReasons:
-    """The diagnosis of a failure; a field is empty if its content is unknown."""
-
-    code: str = ""
-    """The code of a red cell, `E-axis-fixed`."""
-    culprit: str = ""
-    sample: str = ""
-    """The input set that shows the failure."""
-    evidence: tuple[str, ...] = ()
-    divergence: str = ""
-    """The first node that differs, as a sentence without its period."""
-    missing_operators: tuple[Row, ...] = ()
-    """Operators that the exporter lacks: `operator`, `count`, `sources`."""
-    obstacles: tuple[str, ...] = ()
-    """Every place at which the model cannot be captured."""
-    advice: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    """Lines of the model: `models/vision.py:31`."""
-    repro_command: str = ""
-    """A shell command; empty if there is no failure to reproduce."""
-
-
-def explain_failure(record: Record, project: Project | None = None) -> FailureReasons:
+def explain_failure(record: Record, project: Project | None = None) -> Row:
+    """Return the diagnosis of a failure; a value is empty if it is unknown."""
     blame = record.blame
     message = formats.clean_message(record.message)
-    return FailureReasons(
-        code=record.failure_code,
-        culprit=failures.name_culprit(blame.culprit) if blame else "",
-        sample=blame.sample if blame else "",
-        evidence=tuple(
+    return {
+        "code": record.failure_code,
+        "culprit": failures.name_culprit(blame.culprit) if blame else "",
+        # The input set that shows the failure.
+        "sample": blame.sample if blame else "",
+        "evidence": tuple(
             replace_repetition(formats.clean_message(line), message)
             for line in (blame.evidence if blame else ())
         ),
-        divergence=describe_divergence(blame.first) if blame and blame.first else "",
-        missing_operators=tuple(
+        # The first node that differs, as a sentence without its period.
+        "divergence": describe_divergence(blame.first) if blame and blame.first else "",
+        "missing_operators": tuple(
             {
                 "operator": item.operator,
                 "count": item.count,
@@ -61,11 +40,13 @@ def explain_failure(record: Record, project: Project | None = None) -> FailureRe
             }
             for item in record.missing
         ),
-        obstacles=tuple(formats.clean_message(line) for line in record.obstacles),
-        advice=tuple(line for line in record.advice if line not in record.message),
-        lines=failures.find_model_lines(record),
-        repro_command=failures.format_repro_command(record, project),
-    )
+        # Every place at which the model cannot be captured.
+        "obstacles": tuple(formats.clean_message(line) for line in record.obstacles),
+        "advice": tuple(line for line in record.advice if line not in record.message),
+        "lines": failures.find_model_lines(record),
+        # Empty if there is no failure to reproduce.
+        "repro_command": failures.format_repro_command(record, project),
+    }
 
 
 def describe_divergence(first: Divergence) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_bytes, format_two_digits
+from exporter.gate.baseline_comparison import find_lowest_opsets
 from exporter.manifest import Case, Dim, Fill, ModelSpec, Output, Override, Project
 from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
 from exporter.manifest.syntax.table import read_defaults, read_keys
@@ -368,20 +369,13 @@ def group_notes(cells: Iterable[Cell]) -> tuple[Row, ...]:
 
 
 def find_lowest_opset(cells: Iterable[Cell]) -> str:
-    """Return the lowest opset from which on all cells of one model and device pass.
+    """Return the lowest opset from which on all cells of one model and device pass, or "".
 
     Opsets that the runtime of the device cannot load do not count.
-
-    Returns:
-        "" if the highest opset does not pass. A foreseen failure is green but does not pass.
     """
-    lowest = ""
     loadable = (cell for cell in cells if not cell.is_beyond_runtime)
-    for cell in sorted(loadable, key=lambda cell: cell.id.opset, reverse=True):
-        if cell.record is None or cell.record.status not in (Status.PASS, Status.XPASS):
-            break
-        lowest = str(cell.id.opset)
-    return lowest
+    statuses = {cell.id: cell.record.status if cell.record else None for cell in loadable}
+    return "".join(map(str, find_lowest_opsets(statuses).values()))
 
 
 def find_opset_runs(cells: Iterable[Cell]) -> tuple[Row, ...]:

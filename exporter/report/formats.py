@@ -170,35 +170,9 @@ class Mark:
     """A color with enough contrast to white letters."""
 
 
-#: A promised cell without a record; it never counts as green.
-NOT_RUN = Mark(
-    symbol="⬜",
-    word="not run",
-    meaning="promised, but without a result",
-    letter=".",
-    fill="#8a939e",
-)
-
-#: An unavailable cell with a measurement of another machine; it never counts as green.
-ELSEWHERE = Mark(
-    symbol="🔷",
-    word="elsewhere",
-    meaning="unavailable here; committed evidence claims that it passed on another machine",
-    letter="e",
-    fill="#2b6cb0",
-)
-
-#: Beside the name of a model, and no mark of a cell.
-INITIAL = Mark(
-    symbol="🎲",
-    word="initial weights",
-    meaning="the file has drawn weights and no trained ones",
-    letter="i",
-    fill="#5f6b7a",
-)
-
-#: Symbol, letter, color and meaning.
-_LOOKS = {
+_PROVED_ELSEWHERE = "unavailable here; committed evidence claims that it passed on another machine"
+#: Symbol, letter, color and meaning by the word.
+_LOOKS: dict[Status | str, tuple[str, str, str, str]] = {
     Status.PASS: ("✅", "P", "#2a7d3c", "all promises are proved on the file"),
     Status.XFAIL: ("🟡", "x", "#8f6a00", "fails as the manifest foresees"),
     Status.FAIL: ("❌", "F", "#c0392b", "a check failed"),
@@ -210,11 +184,19 @@ _LOOKS = {
     Status.XPASS: ("❗", "!", "#b3541e", "passes although the manifest expects a failure"),
     Status.UNAVAILABLE: ("🚫", "U", "#5f6b7a", "the device or a fitting runtime is missing here"),
     Status.SKIP: ("⏩", "S", "#4a6a8a", "skipped by the manifest"),
+    "elsewhere": ("🔷", "e", "#2b6cb0", _PROVED_ELSEWHERE),
+    "not run": ("⬜", ".", "#8a939e", "promised, but without a result"),
+    # Beside the name of a model, and no mark of a cell.
+    "initial weights": ("🎲", "i", "#5f6b7a", "the file has drawn weights and no trained ones"),
 }
-MARKS = {
-    status: Mark(symbol=symbol, word=status.value, meaning=meaning, letter=letter, fill=fill)
-    for status, (symbol, letter, fill, meaning) in _LOOKS.items()
+_MARKS = {
+    word: Mark(symbol=symbol, word=str(word), meaning=meaning, letter=letter, fill=fill)
+    for word, (symbol, letter, fill, meaning) in _LOOKS.items()
 }
+#: An unavailable cell with evidence, and a promised cell without a record; neither is green.
+ELSEWHERE, NOT_RUN = _MARKS["elsewhere"], _MARKS["not run"]
+INITIAL = _MARKS["initial weights"]
+MARKS = {word: mark for word, mark in _MARKS.items() if isinstance(word, Status)}
 
 #: Every mark, in the order of the statuses.
 LEGEND = (*MARKS.values(), ELSEWHERE, NOT_RUN)

@@ -81,11 +81,7 @@ class ReportPaths:
     @property
     def folders(self) -> tuple[Path, ...]:
         """The folders that the pages depend on; they need not exist."""
-        templates = Path(self.project.root) / self.project.templates
-        return (
-            templates,
-            find_packaged_templates(),
-        )
+        return Path(self.project.root) / self.project.templates, find_packaged_templates()
 
 
 def write_reports(

@@ -201,12 +201,13 @@ def render_rehearsal(
     Raises:
         ExporterError: MANIFEST, if the template is invalid.
     """
-    from exporter.report.pages.templates import RenderOptions, render
+    from exporter.report.pages.templates import render
 
     return render(
         "rehearsal.md",
         templates,
-        RenderOptions(command=command),
+        "emoji",
+        command,
         requirements=requirements,
         comparison=comparison,
         findings=build_finding_rows(comparison.findings),

@@ -213,30 +213,29 @@ def render_pages(
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
     """
-    from exporter.report.pages.templates import RenderOptions, render
+    from exporter.report.pages.templates import render
 
-    history = history or AcceptanceHistory()
+    history, project = history or AcceptanceHistory(), manifest.project
     by_model = collect_cells(manifest, run)
     page = build_overview(manifest, run, history, by_model)
-    options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
-    text = render(_OVERVIEW_TEMPLATE, templates, options, page=page)
+    options = (templates, project.style, project.command)
+    text = render(_OVERVIEW_TEMPLATE, *options, page=page)
     files = {OVERVIEW: f"{MARK}\n{text}"}
     pages = import_plugin("pages")
     for spec in manifest.models:
         support = matrix.build_support_rows(spec, by_model[spec.id], manifest, run.tools)
-        values = pages.build_model_page(spec, by_model[spec.id], manifest.project, history, support)
-        text = render(pages.TEMPLATE, templates, options, page=values)
+        values = pages.build_model_page(spec, by_model[spec.id], project, history, support)
+        text = render(pages.TEMPLATE, *options, page=values)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
 
 
 def preload_pages(project: Project) -> None:
     """Load the templates in advance; rendering reports any problem with them."""
-    from exporter.report.pages.templates import RenderOptions, preload
+    from exporter.report.pages.templates import preload
 
-    options = RenderOptions(style=project.style, command=project.command)
     for name in (_OVERVIEW_TEMPLATE, import_plugin("pages").TEMPLATE):
-        preload(name, Path(project.root) / project.templates, options)
+        preload(name, Path(project.root) / project.templates, project.style, project.command)
 
 
 def render_gate(rows: GateRows, project: Project, url: str = "") -> str:
@@ -245,9 +244,9 @@ def render_gate(rows: GateRows, project: Project, url: str = "") -> str:
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
     """
-    from exporter.report.pages.templates import RenderOptions, render
+    from exporter.report.pages.templates import render
 
-    options = RenderOptions(style=project.style, command=project.command)
+    templates = Path(project.root) / project.templates
     status = {"blocks": Status.FAIL, "pending": Status.XFAIL}.get(rows.level, Status.PASS)
     values = {"gate": rows, "mark": MARKS[status], "url": url}
-    return render("gate.md", Path(project.root) / project.templates, options, **values)
+    return render("gate.md", templates, project.style, project.command, **values)

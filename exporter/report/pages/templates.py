@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,34 +39,28 @@ _SUFFIX = ".jinja"
 _LONG_NAME = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenderOptions:
-    """The project's options for texts."""
-
-    style: Style = "emoji"
-    command: str = DEFAULT_COMMAND
-
-
-PLAIN = RenderOptions()
-
-
 def render(
-    name: str, folder: Path | None, options: RenderOptions = PLAIN, /, **values: object
+    name: str,
+    folder: Path | None,
+    style: Style = "emoji",
+    command: str = DEFAULT_COMMAND,
+    /,
+    **values: object,
 ) -> str:
     """Render a template for markdown; each value is escaped.
 
     Raises:
         ExporterError: MANIFEST with file and line, if the template is invalid.
     """
-    return _render(_create_environment(folder, options), name, values)
+    return _render(_create_environment(folder, style, command), name, values)
 
 
-def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> None:
+def preload(name: str, folder: Path, style: Style, command: str) -> None:
     """Compile a template; `render` reports its errors later."""
     import jinja2
 
     with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
-        _create_environment(folder, options).get_template(name + _SUFFIX)
+        _create_environment(folder, style, command).get_template(name + _SUFFIX)
 
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:
@@ -129,7 +122,9 @@ def _render(environment: jinja2.Environment, name: str, values: dict[str, object
 
 
 @lru_cache(maxsize=8)
-def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> jinja2.Environment:
+def _create_environment(
+    folder: Path | None, style: Style = "emoji", command: str = DEFAULT_COMMAND
+) -> jinja2.Environment:
     import jinja2
 
     environment = jinja2.Environment(
@@ -141,12 +136,12 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    has_symbols = options.style == "emoji"
+    has_symbols = style == "emoji"
     environment.filters.update(
         code=formats.format_code,
         sign=lambda mark: mark.symbol if has_symbols else mark.word,
         icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
-        command=lambda words: format_command(options.command, *words.split(maxsplit=1)),
+        command=lambda words: format_command(command, *words.split(maxsplit=1)),
         fence=formats.format_fence,
         join=formats.join_escaped,
         target=formats.quote_link_target,

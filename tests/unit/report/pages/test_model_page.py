@@ -242,4 +242,4 @@ def test_a_long_message_is_not_repeated() -> None:
     failure = page["failures"][0]
     assert failure["reason"] == text
     assert [item["message"] for item in failure["failed_checks"]] == ["as above"]
-    assert failure["reasons"].evidence == ("cpu: wrong: as above",)
+    assert failure["reasons"]["evidence"] == ("cpu: wrong: as above",)

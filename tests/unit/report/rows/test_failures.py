@@ -89,7 +89,7 @@ def test_constants_of_the_trace_come_before_the_first_node() -> None:
 
 def test_missing_operators_list_some_lines() -> None:
     reasons = explain_failure(make_record("alexnet/17/cpu", "error", missing=MISSING))
-    assert [tuple(row.values()) for row in reasons.missing_operators] == [
+    assert [tuple(row.values()) for row in reasons["missing_operators"]] == [
         ("aten::foo", 4, "a.py:1, a.py:2, a.py:3 and 1 more"),
         ("aten::bar", 1, ""),
     ]
