@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from exporter.core.files import CELL_LIMIT, read_regular_file, write_text
+from exporter.core.files import CELL_LIMIT, write_text
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import CellId, Record, Route, Stage
@@ -162,13 +162,8 @@ class JobFolder:
         """
         records = {}
         for path in sorted(self.records.glob("*.json")):
-            if path in skip:
-                continue
-            try:
-                record = Record.read(read_regular_file(path, CELL_LIMIT))
-            except (OSError, ValueError):
-                continue
-            if path == self.record(record.cell):
+            record = None if path in skip else Record.find(path, CELL_LIMIT)
+            if record and path == self.record(record.cell):
                 records[record.cell] = record
         return records
 

@@ -14,11 +14,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from exporter.cache.states import hash_source
 from exporter.core.errors import ExporterError
-from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT
 from exporter.core.frozen_model import FrozenModel
 from exporter.jobs import JobFolder, Reference, is_weights_name, write_json
 from exporter.records.record import Artifact, Record
@@ -53,10 +53,8 @@ class ArtifactVerifier:
     def __init__(self, build: Path) -> None:
         self._build = build
         self._path = build / "stamps.json"
-        try:
-            stamps = _FileStamps.model_validate_json(read_regular_file(self._path, PROJECT_LIMIT))
-        except (OSError, ValidationError):
-            stamps = _FileStamps()  # every file is hashed again
+        # Without stamps, every file is hashed again.
+        stamps = _FileStamps.find(self._path, PROJECT_LIMIT) or _FileStamps()
         self._stored = stamps.files
         self._samples = stamps.samples
         self._reference_problems: dict[str, str] = {}
@@ -99,10 +97,8 @@ class ArtifactVerifier:
         if stamp is None or not stamp.sha256:
             return f"{name} is missing or damaged"
         if stamp.sha256 not in self._samples:
-            try:
-                content = read_regular_file(self._build / name, PROJECT_LIMIT)
-                reference = Reference.read(content)
-            except (OSError, ValueError):
+            reference = Reference.find(self._build / name, PROJECT_LIMIT)
+            if reference is None:
                 return f"{name} is damaged"
             job = JobFolder(self._build / folder)
             self._samples[stamp.sha256] = {

@@ -1,16 +1,19 @@
 """The base classes of all values in files and messages between processes.
 
-`FrozenModel.model_validate_json` reads a value and `to_json` writes it. Reading fails if a key is
-unknown, so a file of another version is detected.
+`read` returns the value that `to_json` wrote. It fails if a key is unknown, so a file of another
+version is detected.
 """
 
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType, override
+
+from exporter.core.files import read_regular_file
 
 T = TypeVar("T")
 
@@ -39,6 +42,23 @@ class FrozenModel(BaseModel):
         # pydantic reserves the prefix `model_`; records have a field `model`.
         protected_namespaces=(),
     )
+
+    @classmethod
+    def read(cls, data: bytes | bytearray) -> Self:
+        """Return the value that `to_json` wrote as these bytes.
+
+        Raises:
+            ValueError: if the bytes have another format.
+        """
+        return cls.model_validate_json(data)
+
+    @classmethod
+    def find(cls, path: Path, limit: int) -> Self | None:
+        """Return the value of a file, or None if it cannot be read; see `read_regular_file`."""
+        try:
+            return cls.read(read_regular_file(path, limit))
+        except (OSError, ValueError):
+            return None
 
     @classmethod
     def from_fields(cls, source: object, **others: Any) -> Self:
@@ -79,6 +99,7 @@ class ChecksummedModel(FrozenModel):
         rest = super().to_json(indent=indent)[1:]
         return f"{_BEFORE_DIGEST}{hashlib.sha256(rest.encode()).hexdigest()}{_AFTER_DIGEST}{rest}"
 
+    @override
     @classmethod
     def read(cls, data: bytes | bytearray) -> Self:
         """Return the value that `to_json` wrote as these bytes. An array of bytes loses its head.

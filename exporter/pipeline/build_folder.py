@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
 
 from exporter.cache.code_blocks import BLOCKS, find_changed_block
 from exporter.cache.fingerprint import is_transient
@@ -537,21 +536,13 @@ def recover_killed_runs(
 
 def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Record], bool]) -> str:
     folder = JobFolder(path)
-    try:
-        job = Job.model_validate_json(read_regular_file(folder.job, CELL_LIMIT))
-    except (OSError, ValidationError):
-        return ""
-    model = job.spec.id
+    job = Job.find(folder.job, CELL_LIMIT)
+    model = job.spec.id if job else ""
     # Records must not be removed through a symlink.
-    if not path.name.startswith(f"{model}-") or folder.records.is_symlink():
+    if not job or not path.name.startswith(f"{model}-") or folder.records.is_symlink():
         return ""
-    try:
-        announcement = Announcement.model_validate_json(
-            read_regular_file(folder.announcement, CELL_LIMIT)
-        )
-        unfinished = announcement.cells
-    except (OSError, ValidationError):
-        unfinished = job.cells()
+    announcement = Announcement.find(folder.announcement, CELL_LIMIT)
+    unfinished = announcement.cells if announcement else job.cells()
     records = FolderRecords(folder)
     for cell, record in tuple(records.by_cell.items()):
         is_finished = cell.model == model and cell not in unfinished

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
+from exporter.core.files import CELL_LIMIT, empty_regular_file
 from exporter.jobs import Announcement, Job, JobFolder, write_json
 from exporter.processes.fork_server_client import ProcessStarter, WorkerCommand
 from exporter.processes.lifetime import CpuLimit
@@ -133,12 +133,7 @@ class JobMonitor:
 
     def read_announcement(self) -> Announcement | None:
         """Return the last announcement, or None if there is no valid one."""
-        try:
-            return Announcement.model_validate_json(
-                read_regular_file(self._folder.announcement, CELL_LIMIT)
-            )
-        except (OSError, ValueError):
-            return None
+        return Announcement.find(self._folder.announcement, CELL_LIMIT)
 
     def truncate_logs(self) -> None:
         """Empty large logs. Workers open them for appending and continue at offset 0."""

@@ -26,7 +26,7 @@ from typing import assert_never
 import exporter
 from exporter.cache.states import list_package_folders
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import PROJECT_LIMIT, open_regular_file, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, open_regular_file
 from exporter.core.text import (
     is_out_of_memory,
     is_out_of_resources,
@@ -271,10 +271,8 @@ def join_folders(parts: Sequence[FolderRecords]) -> tuple[FolderRecords, list[Re
 def _rank(part: FolderRecords) -> tuple[bool, bool, bool]:
     """Return a sort key: results first, then a reference, then float64 outputs for all samples."""
     path = part.folder.reference
-    try:
-        is_exact = Reference.read(read_regular_file(path, PROJECT_LIMIT)).is_measured_everywhere
-    except (OSError, ValueError):
-        is_exact = False
+    reference = Reference.find(path, PROJECT_LIMIT)
+    is_exact = reference is not None and reference.is_measured_everywhere
     return bool(part.by_cell), os.path.lexists(path), is_exact
 
 

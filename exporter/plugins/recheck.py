@@ -9,7 +9,7 @@ from pathlib import Path
 from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
 from exporter.checks.model_file import UnreadableModel, measure_artifact, read_model
 from exporter.checks.protocol import CheckContext, SampleCache, hash_sample
-from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.model import has_steps
@@ -27,9 +27,8 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     cells = job.list_opset_cells(opset)
     adapted = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
     records = [record for record in adapted if record]
-    try:
-        reference = Reference.read(read_regular_file(source.reference, PROJECT_LIMIT))
-    except (OSError, ValueError):
+    reference = Reference.find(source.reference, PROJECT_LIMIT)
+    if reference is None:
         return None
     spec = job.spec
     # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core import import_plugin
 from exporter.core.errors import ExporterError
-from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT
 from exporter.core.frozen_model import FrozenModel
 from exporter.jobs import write_json
 from exporter.manifest import Manifest, Project
@@ -35,11 +33,8 @@ class PagesNote(FrozenModel):
     """Digest by name, relative to the reports folder."""
 
     @classmethod
-    def read(cls, path: Path) -> PagesNote:
-        try:
-            return cls.model_validate_json(read_regular_file(path, PROJECT_LIMIT))
-        except (OSError, ValidationError):
-            return cls(key="", pages={})
+    def load(cls, path: Path) -> PagesNote:
+        return cls.find(path, PROJECT_LIMIT) or cls(key="", pages={})
 
     def is_for(self, key: str | None, reports: Path) -> bool:
         """Return whether the pages are unmodified and have this key; None: any key."""
@@ -107,7 +102,7 @@ def write_reports(
         ]
     history = AcceptanceHistory(baseline, trend, commit)
     key = _compute_key(manifest, run, history)
-    if not PagesNote.read(paths.note).is_for(key, paths.reports):
+    if not PagesNote.load(paths.note).is_for(key, paths.reports):
         files = {
             name: content.encode() if isinstance(content, str) else content
             for name, content in _render(manifest, run, history).items()
@@ -130,7 +125,7 @@ def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     paths = ReportPaths(manifest.project)
     run = import_plugin("evidence").attach_evidence(run, manifest.project)
     history = AcceptanceHistory(_read_baseline(paths))
-    if PagesNote.read(paths.note).is_for(_compute_key(manifest, run, history), paths.reports):
+    if PagesNote.load(paths.note).is_for(_compute_key(manifest, run, history), paths.reports):
         return ()
     files = sorted(_render(manifest, run, history).items())
     return tuple(name for name, content in files if not _has_content(paths.reports / name, content))
@@ -139,13 +134,13 @@ def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
 def are_pages_unmodified(project: Project) -> bool:
     """Return True if this machine wrote the files and no other program changed them."""
     paths = ReportPaths(project)
-    return PagesNote.read(paths.note).is_for(None, paths.reports)
+    return PagesNote.load(paths.note).is_for(None, paths.reports)
 
 
 def list_page_inputs(project: Project) -> list[Path]:
     """Return the paths that `write_reports` reads or wrote, except results and manifests."""
     paths = ReportPaths(project)
-    written = (paths.reports / name for name in PagesNote.read(paths.note).pages)
+    written = (paths.reports / name for name in PagesNote.load(paths.note).pages)
     sources = (*paths.folders, *import_plugin("reports").list_plugin_folders())
     evidence = import_plugin("evidence").find_evidence_path(project)
     return [*sources, paths.baseline, evidence, paths.note, *written]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.files import CELL_LIMIT, read_regular_file, remove_folder, walk_files
+from exporter.core.files import CELL_LIMIT, remove_folder, walk_files
 from exporter.jobs import WEIGHTS_PATTERN, JobFolder
 from exporter.pipeline.build_folder import PARTS_FOLDER
 from exporter.plugins.toolchains import REHEARSALS_FOLDER
@@ -115,9 +115,8 @@ def _find_used_weights(
     names: set[str] = set()
     unrecorded = {opset for opset in opsets if folder.model(opset).exists()}
     for path in records:
-        try:
-            record = Record.read(read_regular_file(path, CELL_LIMIT))
-        except (OSError, ValueError):
+        record = Record.find(path, CELL_LIMIT)
+        if record is None:
             return None
         unrecorded.discard(record.cell.opset)
         names |= set(record.artifact.external_data) if record.artifact else set()

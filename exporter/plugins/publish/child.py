@@ -74,11 +74,10 @@ def write_test_data(
 
 
 def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> TargetResult:
-    try:
-        reference = Reference.read(read_regular_file(built.reference, PROJECT_LIMIT))
-        reference = reference.select(built.find_route(target.opset))
-    except (OSError, ValueError):
+    stored = Reference.find(built.reference, PROJECT_LIMIT)
+    if stored is None:
         return TargetResult(problems=(f"reference.json: {_FIX}",))
+    reference = stored.select(built.find_route(target.opset))
     try:
         model = read_model(target.folder / MODEL)
     except UnreadableModel as error:
@@ -334,7 +333,7 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
     problems: list[str] = []
     folder = target.folder
     try:
-        publication = Publication.read(folder)
+        publication = Publication.from_folder(folder)
         kernels = load_kernels(spec, root)
         for device in (*target.devices, _CPU):
             code = (kernels, root)

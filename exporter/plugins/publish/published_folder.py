@@ -204,13 +204,13 @@ class Publication(FrozenModel):
     """The published file with the content of each file of a sample, by its name in an export."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def from_folder(cls, folder: Path) -> Self:
         """Return that of a published folder.
 
         Raises:
             OSError, ValueError: It cannot be read, or is of a later version.
         """
-        return cls.model_validate_json(read_regular_file(folder / MARKER, CELL_LIMIT))
+        return cls.read(read_regular_file(folder / MARKER, CELL_LIMIT))
 
     @property
     def release(self) -> Release | None:
@@ -353,7 +353,7 @@ def read_contract(folder: Path) -> ModelSpec:
     Raises:
         OSError, ValueError: It cannot be read, or is of a later version.
     """
-    return ModelSpec.model_validate_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
+    return ModelSpec.read(read_regular_file(folder / CONTRACT, CELL_LIMIT))
 
 
 def write_catalog(destination: Path, templates: Path) -> str:
@@ -370,7 +370,7 @@ def write_catalog(destination: Path, templates: Path) -> str:
     files = []
     for marker in destination.glob(f"*/*/{MARKER}"):
         with suppress(OSError, ValueError):  # `exporter verify` reports it
-            files.append((Publication.read(marker.parent), read_contract(marker.parent)))
+            files.append((Publication.from_folder(marker.parent), read_contract(marker.parent)))
     files.sort(key=lambda pair: (pair[0].model, pair[0].opset))
     write_text(index, render("catalog.json", templates, files=files))
     write_text(card, render("catalog.md", templates, files=files))

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import CELL_LIMIT
 from exporter.core.git import find_last_change
 from exporter.manifest import Device, Manifest, ModelSpec, Project
 from exporter.pipeline.build_folder import BuildFolder
@@ -32,7 +33,6 @@ from exporter.plugins.publish.published_folder import (
     copy_model,
     find_hash_problems,
     list_unlisted_files,
-    read_contract,
     summarize,
     write_descriptions,
 )
@@ -97,7 +97,7 @@ def find_obstacle(final: Path) -> str:
     if not final.exists():
         return ""
     try:
-        Publication.read(final)
+        Publication.from_folder(final)
         others = list_unlisted_files(final)
     except (OSError, ValueError):
         return "the existing folder was not written by `exporter publish`; move it away"
@@ -131,14 +131,16 @@ def move_into_place(staged: Path, final: Path) -> None:
 _CHILD = "exporter.plugins.publish.child"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class PublishResult:
-    """The result for one candidate."""
+    """A candidate and the state of its publication."""
 
     candidate: Candidate
+    folder: Path
+    commit: str = ""
     problem: str = ""
-    """The reason if it was not published."""
-    notes: tuple[str, ...] = ()
+    """The reason if it was not published; it ends the publication."""
+    notes: list[str] = field(default_factory=list)
 
 
 def publish(
@@ -175,17 +177,6 @@ def publish(
             shutil.rmtree(private / model)
 
 
-@dataclass(slots=True)
-class _Item:
-    """A candidate and the state of its publication; a problem ends it."""
-
-    candidate: Candidate
-    folder: Path
-    commit: str = ""
-    problem: str = ""
-    notes: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ModelPublisher:
     project: Project
@@ -202,7 +193,9 @@ class _ModelPublisher:
         self, candidates: Sequence[Candidate], verifier: ArtifactVerifier
     ) -> Iterator[PublishResult]:
         root = Path(self.project.root).resolve()
-        items = [_Item(each, self.folder / "staged" / str(each.opset)) for each in candidates]
+        items = [
+            PublishResult(each, self.folder / "staged" / str(each.opset)) for each in candidates
+        ]
         for item in items:
             self._copy(item, verifier)
         for item, result in self._request("write_test_data", {"built": self.built}, items):
@@ -228,9 +221,7 @@ class _ModelPublisher:
             item.problem = item.problem or "; ".join(find_hash_problems(item.folder))
             if not item.problem:
                 move_into_place(item.folder, self.destination / str(item.candidate.opset))
-            yield PublishResult(
-                candidate=item.candidate, problem=item.problem, notes=tuple(item.notes)
-            )
+            yield item
 
     def _list_devices(self, candidate: Candidate) -> tuple[Device, ...]:
         names = (record.cell.device for record in candidate.records)
@@ -244,7 +235,7 @@ class _ModelPublisher:
         files = [path for path in paths if path.is_file()]
         return str((files and find_last_change(files, self.environment)) or "")
 
-    def _copy(self, item: _Item, verifier: ArtifactVerifier) -> None:
+    def _copy(self, item: PublishResult, verifier: ArtifactVerifier) -> None:
         candidate = item.candidate
         if problem := find_obstacle(self.destination / str(candidate.opset)):
             item.problem = problem
@@ -264,8 +255,8 @@ class _ModelPublisher:
             item.problem = f"{problem}; run `exporter export {candidate.model}`"
 
     def _request(
-        self, function: str, folders: dict[str, Path], items: Sequence[_Item]
-    ) -> Iterator[tuple[_Item, TargetResult]]:
+        self, function: str, folders: dict[str, Path], items: Sequence[PublishResult]
+    ) -> Iterator[tuple[PublishResult, TargetResult]]:
         """Yield the result of the child process for each item without a problem."""
         items = [item for item in items if not item.problem]
         if not items:
@@ -303,9 +294,8 @@ def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:
     """Return the contract with the call of `inputs_from`, which has the shapes of the inputs."""
     if spec.inputs_from is None:
         return spec
-    try:
-        resolved = read_contract(build.model_folder(spec.id).path)
-    except (OSError, ValueError):
+    resolved = ModelSpec.find(build.model_folder(spec.id).contract, CELL_LIMIT)
+    if resolved is None:
         return spec
     call = {"inputs": resolved.inputs, "axes": resolved.axes, "outputs": resolved.outputs}
     return spec.model_copy(update=call)

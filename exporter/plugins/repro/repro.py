@@ -7,11 +7,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import exporter
 from exporter.cache.states import FOLDER, MISSING, split_listing
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, write_text
+from exporter.core.files import PROJECT_LIMIT, write_text
+from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
@@ -25,6 +27,7 @@ from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Record
 from exporter.report.rows.failures import find_repro_obstacle
 
+T = TypeVar("T", bound=FrozenModel)
 #: The folder with the project's files, at the same relative paths as in the project.
 SOURCES = "source"
 #: The tensors for the export, and those that show the failure.
@@ -69,11 +72,7 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     if reason:
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell.record.cell}: {reason}")
     spec = _resolve_call(cell)
-    try:
-        reference = Reference.read(read_regular_file(cell.built.reference, PROJECT_LIMIT))
-    except (OSError, ValueError) as error:
-        message = f"{cell.built.reference}: cannot be read; export the model again"
-        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+    reference = _read(Reference, cell.built.reference)
     name = cell.record.blame.sample if cell.record.blame else ""
     failing = [item for item in reference.samples if item.name == name and not item.error]
     sample = (failing or list(reference.samples))[0]
@@ -160,16 +159,19 @@ def write_anonymous_reproducer(
     return code == 1
 
 
+def _read(kind: type[T], path: Path) -> T:
+    value = kind.find(path, PROJECT_LIMIT)
+    if value is None:
+        message = f"{path}: cannot be read; export the model again"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    return value
+
+
 def _resolve_call(cell: ReproducedCell) -> ModelSpec:
     """Return the contract with an explicit call that a script can create."""
     spec = cell.spec
     if spec.inputs_from is not None:
-        path = cell.built.contract
-        try:
-            resolved = ModelSpec.model_validate_json(read_regular_file(path, CELL_LIMIT))
-        except (OSError, ValueError) as error:
-            message = f"{path}: cannot be read; export the model again"
-            raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+        resolved = _read(ModelSpec, cell.built.contract)
         fields = ("inputs", "constants", "containers", "axes")
         update = {name: getattr(resolved, name) for name in fields}
         spec = spec.model_copy(update={**update, "inputs_from": None})

@@ -186,7 +186,7 @@ def verify_folders(
         folder, model, opset, digest = item.folder, "", None, ""
         verdicts: tuple[DeviceVerdict, ...]
         try:
-            publication = Publication.read(folder)
+            publication = Publication.from_folder(folder)
             spec = read_contract(folder)
         except (OSError, ValueError) as error:
             problem = str(error).partition("\n")[0] or type(error).__name__
@@ -259,7 +259,7 @@ def _explain_release(
     fix = f"install 'onnxruntime>={release}'"
     for path in sorted(item.folder.resolve().parent.glob(f"*/{MARKER}")):
         with suppress(OSError, ValueError):
-            other = Publication.read(path.parent)
+            other = Publication.from_folder(path.parent)
             if other.is_green and other.release and other.release <= (int(match[1]), int(match[2])):
                 fix += f", or use opset {other.opset}"
     message = f"the file needs ONNX Runtime {release}, and {verdict.runtime} is installed; {fix}"

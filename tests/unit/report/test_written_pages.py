@@ -21,26 +21,26 @@ def reports(tmp_path: Path) -> Path:
 
 def test_pages_are_up_to_date_until_they_or_their_key_change(tmp_path: Path, reports: Path) -> None:
     note, page = tmp_path / "note.json", reports / "models/a.md"
-    assert not PagesNote.read(note).is_for("key", reports)
-    assert not PagesNote.read(note).is_for(None, reports)
+    assert not PagesNote.load(note).is_for("key", reports)
+    assert not PagesNote.load(note).is_for(None, reports)
     digest = hashlib.sha256(b"a page").hexdigest()
     write_json(note, PagesNote(key="key", pages={"models/a.md": digest}))
-    assert PagesNote.read(note).is_for("key", reports)
-    assert not PagesNote.read(note).is_for("another", reports)
-    assert PagesNote.read(note).is_for(None, reports)
+    assert PagesNote.load(note).is_for("key", reports)
+    assert not PagesNote.load(note).is_for("another", reports)
+    assert PagesNote.load(note).is_for(None, reports)
     page.write_text("edited")
-    assert not PagesNote.read(note).is_for("key", reports)
+    assert not PagesNote.load(note).is_for("key", reports)
     page.unlink()
-    assert not PagesNote.read(note).is_for("key", reports)
+    assert not PagesNote.load(note).is_for("key", reports)
     page.write_text("a page")
-    assert PagesNote.read(note).is_for("key", reports)
+    assert PagesNote.load(note).is_for("key", reports)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "key"}'])
 def test_a_damaged_note_counts_as_missing(tmp_path: Path, reports: Path, text: str) -> None:
     note = tmp_path / "note.json"
     note.write_text(text)
-    assert not PagesNote.read(note).is_for("key", reports)
+    assert not PagesNote.load(note).is_for("key", reports)
 
 
 def test_the_key_depends_on_every_text_and_file(tmp_path: Path) -> None:
