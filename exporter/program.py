@@ -257,7 +257,7 @@ def _record(build: Build, proof: Proof) -> list[CellId]:
     store, validator = build.store, build.validator
     build.stored.replace_model(proof.model, proof.records)
     if store and not have_tools_changed():
-        current = validator.renew()  # files may have changed since the run began
+        current = RecordValidator(validator.manifest)  # files may have changed since the run began
         valid = [record for record in proof.built if current.is_valid(record)]
         if note := store.put(valid, proof.records.folder):
             build.observer.on_note(note)

@@ -124,9 +124,6 @@ class RecordValidator:
         self.manifest = manifest
         self._states: dict[str, CurrentState] = {}
 
-    def renew(self) -> RecordValidator:
-        return RecordValidator(self.manifest)
-
     def find_staleness_reason(self, record: Record) -> str:
         parts = self.fingerprints.get_cell_parts(record.cell)
         return self._find_reason(record, parts)

@@ -273,16 +273,15 @@ def list_failures(record: Record) -> tuple[CellFailure, ...]:
     return (first, *others)
 
 
-def matches_failure(item: Expectation, failure: CellFailure) -> bool:
-    has_kind = failure.is_plain or bool(item.match)
-    has_stage = item.stage is None or item.stage == failure.stage
-    has_check = failure.check in item.checks if failure.check else not item.checks
-    has_text = item.match.casefold() in f"{failure.message}\n{failure.detail}".casefold()
-    return has_kind and has_stage and has_check and has_text
-
-
 def _find_match(items: Sequence[Expectation], failure: CellFailure) -> Expectation | None:
-    return next((item for item in items if matches_failure(item, failure)), None)
+    for item in items:
+        has_kind = failure.is_plain or bool(item.match)
+        has_stage = item.stage is None or item.stage == failure.stage
+        has_check = failure.check in item.checks if failure.check else not item.checks
+        has_text = item.match.casefold() in f"{failure.message}\n{failure.detail}".casefold()
+        if has_kind and has_stage and has_check and has_text:
+            return item
+    return None
 
 
 def _describe(item: Expectation) -> str:

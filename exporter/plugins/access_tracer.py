@@ -94,11 +94,6 @@ _ARCHITECTURES = {
 }
 
 
-def is_supported() -> bool:
-    """Return True if this system has the filter and this package knows its numbers."""
-    return IS_LINUX and platform.machine() in _ARCHITECTURES
-
-
 def install_filter(supervisor: int) -> int:
     """Install the filter for this thread, its later threads and its later children.
 
@@ -221,7 +216,7 @@ class AccessTracer:
         Returns:
             None if the system has no such notifications or refuses them.
         """
-        if not is_supported():
+        if not IS_LINUX or platform.machine() not in _ARCHITECTURES:
             return None
         connection, other = socket.socketpair()
         parent = os.getpid()
