@@ -86,7 +86,8 @@ def record_command(
     if shutil.which(command[0], path=environment.get("PATH")) is None:
         message = f"{command[0]}: no such program; correct the command after `--`"
         raise ExporterError(ExitCode.ENVIRONMENT, message)
-    with tempfile.TemporaryDirectory(prefix="exporter-record-") as folder:
+    scratch = tempfile.TemporaryDirectory(prefix="exporter-record-", ignore_cleanup_errors=True)
+    with scratch as folder:  # a service of the command may still write to it
         hook, output = Path(folder, "hook"), Path(folder, "output")
         hook.mkdir()
         output.mkdir()
