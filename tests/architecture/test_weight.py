@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 59_454,
-    "lines of tests": 71_301,
+    "lines of tests": 71_326,
     "files": 310,
     "packages": 54,
     "modules below 60 lines": 11,

@@ -252,6 +252,31 @@ def test_wrong_arguments_have_a_message(
     assert [path.name for path in root.iterdir() if path.is_file()] == ["net.py"]
 
 
+#: It writes to the folder of the recording, also while that is removed.
+WRITER = """
+import glob, tempfile
+(folder,) = glob.glob(tempfile.gettempdir() + "/exporter-record-*/output")
+print(flush=True)
+for number in range(20_000):
+    open(f"{folder}/{number}", "w").close()
+"""
+
+
+def test_a_service_that_still_writes_changes_no_message(root: Path, tmp_path: Path) -> None:
+    (root / "writer.py").write_text(WRITER)
+    (root / "script.py").write_text(
+        "import subprocess, sys\n"
+        "command = [sys.executable, 'writer.py']\n"
+        "subprocess.Popen(command, stdout=subprocess.PIPE).stdout.readline()\n"
+    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = ("record", "--", sys.executable, "script.py")
+    ran = run_exporter(root, *command, TMPDIR=str(temporary))
+    assert ran.returncode == ExitCode.NOTHING_SELECTED, ran.stderr
+    assert "made no call of torch.onnx.export" in ran.stderr
+
+
 def test_an_interrupt_leaves_nothing(root: Path) -> None:
     (root / "endless.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(300)\n")
     process = subprocess.Popen(
