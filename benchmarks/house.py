@@ -1,10 +1,8 @@
-"""Figures of the package: the border to optional things, and the size of the way to a verdict.
+"""Figures of the package: its size, its keys and commands, and what runs for one model.
 
-`python -m benchmarks.house` prints them. The way goes from a manifest to the gate. It should not
-import optional things. The contract `layers` in pyproject.toml allows no import of
-`exporter.plugins`, so the way calls `import_plugin` with the name in a table; OPTIONAL has the
-optional modules in other packages. A check, a step of the gate and the adapter of torch
-(`torch_private`) are parts of the way: the gate or the verdict would miss them.
+`python -m benchmarks.house` prints them. No test compares them with a limit, because code that is
+written for a number is hard to read. import-linter finds cycles and imports of a higher layer
+(`nox -s layers`).
 
 `python -m benchmarks.house --run` also exports a model with one layer and prints what runs from
 the command to the table: the functions that any process of the command calls, also workers, with
@@ -19,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -29,16 +26,6 @@ from benchmarks.documents import SECTIONS, get_owner
 from exporter.cli.entry_point import exporter
 
 PACKAGE = Path(__file__).parents[1] / "exporter"
-#: Optional modules in packages of the way.
-OPTIONAL = (
-    "runtimes.drivers.__main__",
-    "runtimes.drivers.backend_driver",
-    "runtimes.drivers.openvino_driver",
-    "runtimes.drivers.server",
-    "runtimes.drivers.tract_driver",
-)
-#: Modules above the way: for the tests of users, and the interface of commands.
-ABOVE = ("pytest_plugin", "testing", "api.finished_file", "cli.plugin", "__main__")
 #: Identifiers whose modules are counted.
 IDENTIFIERS = ("rollout", "metric", "passes", "toolchain")
 
@@ -49,31 +36,6 @@ def list_modules() -> dict[str, str]:
     names = (path.relative_to(PACKAGE).with_suffix("").as_posix() for path in paths)
     names = (name.removesuffix("__init__").rstrip("/").replace("/", ".") for name in names)
     return {name: path.read_text("utf-8") for name, path in zip(names, paths, strict=True)}
-
-
-def is_on_the_way(module: str) -> bool:
-    """Return whether a module is on the way from a manifest to the gate."""
-    return module.partition(".")[0] != "plugins" and module not in (*OPTIONAL, *ABOVE)
-
-
-def list_crossings() -> set[tuple[str, str]]:
-    """Return each module on the way with an optional module that it imports, also lazily."""
-    modules = list_modules()
-    return {
-        (module, imported)
-        for module, source in modules.items()
-        if is_on_the_way(module)
-        for imported in _list_imports(source, modules.keys())
-        if not is_on_the_way(imported)
-    }
-
-
-def _list_imports(source: str, known: object) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exporter"):
-            base = (node.module or "").removeprefix("exporter").lstrip(".")
-            inner = [f"{base}.{each.name}".lstrip(".") for each in node.names]
-            yield from (name if name in known else base for name in inner)  # type: ignore[operator]
 
 
 def list_keys() -> set[tuple[type | None, str]]:
@@ -101,7 +63,6 @@ def list_used_keys() -> set[str]:
 def measure() -> dict[str, int]:
     """Return the figures by their names."""
     modules, used_keys = list_modules(), list_used_keys()
-    way = {name: source for name, source in modules.items() if is_on_the_way(name)}
     uses = defaultdict[str, set[str]](set)
     for name, source in modules.items():
         for node in ast.walk(ast.parse(source)):
@@ -109,13 +70,7 @@ def measure() -> dict[str, int]:
             for word in words & {*IDENTIFIERS}:
                 uses[word].add(name)
     return {
-        "statements from the way to optional things": len(list_crossings()),
-        "modules with such a statement": len({module for module, _ in list_crossings()}),
-        "modules that use the table of plugins": sum(
-            "import_plugin" in each for each in way.values()
-        ),
-        "lines of the way": sum(len(source.splitlines()) for source in way.values()),
-        "modules of the way": len(way),
+        "modules": len(modules),
         "lines of the package": sum(len(source.splitlines()) for source in modules.values()),
         "keys": len(list_keys()),
         "keys in no TOML file": sum(key not in used_keys for _, key in list_keys()),

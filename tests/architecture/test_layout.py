@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -15,7 +17,6 @@ from exporter.core import _PLUGINS
 from exporter.core.check_table import KEY_CHECKS
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.syntax.table import read_keys
-from tests.architecture.test_prose import file_text
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "exporter"
@@ -167,6 +168,16 @@ FILE_NAME = re.compile(r"(?<=`)(?:[\w-]+/)+(?=`)|(?<![\w./-])(?:[\w-]+/)*[\w-]+\
 MODULE_NAME = re.compile(r"(?<![\w./])(?:exporter|tests|benchmarks)(?:\.[a-z_]+)+\b(?!\.json)")
 
 
+def docstrings_and_comments(source: str) -> Iterator[str]:
+    """Return each docstring and each comment of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
 def find_lost_names(text: str, files: str) -> list[str]:
     """Return the names of files and modules in a text that are not in the list `/FILE/\\n`."""
     names = {name for name in FILE_NAME.findall(text) if name.rpartition("/")[2] not in EXAMPLES}
@@ -189,13 +200,23 @@ def test_comments_and_the_architecture_name_files_that_exist() -> None:
     for name in names:
         if name.endswith(".py") and name.startswith(("exporter/", "tests/", "benchmarks/")):
             # Most sources have no such name at all, also not in a value.
-            if find_lost_names((ROOT / name).read_text("utf-8"), files):
-                texts[name] = file_text(ROOT / name)
+            source = (ROOT / name).read_text("utf-8")
+            if find_lost_names(source, files):
+                texts[name] = "\n".join(docstrings_and_comments(source))
         elif name.startswith("templates/"):
             comments = re.findall(r"\{#.*?#\}", (ROOT / name).read_text("utf-8"), re.DOTALL)
             texts[name] = "\n".join(comments)
     lost = {key: names for key, text in texts.items() if (names := find_lost_names(text, files))}
     assert not lost, "name the file that has it now"
+
+
+def test_the_search_sees_docstrings_and_comments() -> None:
+    source = '"""Module."""\nX = 1  # a comment\ndef f():\n    """Function."""\n    return "a"\n'
+    assert list(filter(None, docstrings_and_comments(source))) == [
+        "Module.",
+        "Function.",
+        "# a comment",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,11 @@ def test_names_are_of_the_field() -> None:
     assert not offenders
 
 
+def test_module_names_are_specific() -> None:
+    names = {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert not [path for path in FILES if path.stem in names]
+
+
 def test_no_package_exports_a_name_of_its_own_module() -> None:
     for path in (path for path in FILES if path.name == "__init__.py"):
         modules = {file.stem for file in path.parent.glob("*.py")}
