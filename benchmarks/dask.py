@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.figure import Figure, Section
 from benchmarks.measure import ROOT, Failed, spend
 from benchmarks.project import matrix_project, write_models
+from exporter.cluster.dask_engine import DaskEngine
 from exporter.manifest import Manifest, Project
 from exporter.manifest.project_settings import read_project
 from exporter.manifest.resolved.model import ModelSpec
@@ -28,9 +29,7 @@ from exporter.manifest.syntax.toml_file import ProblemCollector
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.supervisor import BuildObserver
-from exporter.planning.plan import Shard, make_plan
-from exporter.plugins.cluster.dask_engine import DaskEngine
-from exporter.plugins.shard_merge import select_shard
+from exporter.planning.plan import Shard, make_plan, select_shard
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.program import run_plan
 

@@ -12,11 +12,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from exporter.cluster import host_run
+from exporter.cluster.archives import Archive, HostReply, HostRequest, list_results
+from exporter.cluster.host_run import Host
 from exporter.jobs import JobFolder, write_json
 from exporter.pipeline.engine import ExitKind
-from exporter.plugins.cluster import host_run
-from exporter.plugins.cluster.archives import Archive, HostReply, HostRequest, list_results
-from exporter.plugins.cluster.host_run import Host
 from exporter.processes import ForkServerStarter
 from exporter.records.record import Record, Status
 

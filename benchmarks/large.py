@@ -61,7 +61,7 @@ PHASES = {{
     "worker.verify.run_checks.run_structure_checks": "structure",
     "worker.verify.run_checks.open_session": "load of the session",
     "worker.verify.run_checks._run_checks": "proof",
-    "plugins.review.review.review_reference": "review",
+    "worker.reference.review.review_reference": "review",
 }}
 LOG = Path(__file__).parents[1] / "phases.txt"
 ACTIVE = []

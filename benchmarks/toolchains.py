@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 
 from exporter.environments import EnvironmentDefinition
-from exporter.plugins.installation import InstallationFailure, install_environment
+from exporter.pipeline.installation import InstallationFailure, install_environment
 
 ROOT = Path(__file__).parents[1]
 #: Environments and caches; ignored by git.

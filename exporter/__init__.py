@@ -15,5 +15,5 @@ steps, in the order of the data:
     gate        the difference from the baseline
     api, cli    the way as functions and as commands
 
-Below it are `jobs`, `environments`, `processes` and `core`. `plugins` has everything else.
+Below it are `jobs`, `environments`, `processes` and `core`. `commands` has what one command needs.
 """

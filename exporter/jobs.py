@@ -44,7 +44,7 @@ class Job(FrozenModel):
     part: int = 0
     """The number of this worker, if several workers share the opsets of a model."""
     sandbox: Literal["none", "landlock"] = "none"
-    """The restriction of the worker; see `plugins/landlock.py`."""
+    """The restriction of the worker; see `worker/process/landlock.py`."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """The shared part of all records' fingerprints; see `cache/fingerprint.py`."""
     device_parts: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -131,6 +131,10 @@ class JobFolder:
 
     def model(self, opset: int) -> Path:
         return self.path / f"{opset}.onnx"
+
+    def passes(self, opset: int) -> Path:
+        """Return the folder of the files before and after each pass; removed if all is right."""
+        return self.path / "passes" / str(opset)
 
     def sample(self, index: int) -> Path:
         """Return the folder of a sample in ONNX's test data layout."""

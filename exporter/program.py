@@ -12,28 +12,30 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from exporter.cache.states import have_tools_changed
-from exporter.core import import_plugin
 from exporter.core.errors import ExporterError, StoppedByFailure
 from exporter.core.files import read_regular_file, write_text
-from exporter.manifest import Manifest, Project, load_layers
+from exporter.export_options import ExportOptions, make_engine
+from exporter.manifest import LoadedProject, Manifest, Project, load_layers
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords, recover_killed_runs
 from exporter.pipeline.decisions import (
     DEFAULT_OPTIONS,
     BuildOptions,
     Decisions,
     RecordValidator,
+    ResultCache,
     Results,
     collect_results,
     decide,
 )
 from exporter.pipeline.engine import Engine, end_jobs
 from exporter.pipeline.environments import require_packages
-from exporter.pipeline.export_options import ExportOptions, make_engine
+from exporter.pipeline.installation import create_environments
 from exporter.pipeline.schedule import Cost, estimate_costs, make_jobs, make_tasks
+from exporter.pipeline.shard_note import write_shard_note
 from exporter.pipeline.supervisor import Build, BuildObserver, Proof, Supervisor
+from exporter.pipeline.toolchain_export import export_parts
 from exporter.planning.plan import (
     Plan,
     Shard,
@@ -43,11 +45,8 @@ from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, RunRecord
 from exporter.report.pages.page_files import preload_pages
-from exporter.report.report_pages import (
-    ReportPaths,
-    list_page_inputs,
-    write_reports,
-)
+from exporter.report.report_pages import write_reports
+from exporter.report.report_paths import ReportPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +57,12 @@ class ExportResult:
     plan: Plan
     results: Results
     shard: Shard | None = None
-    noop_inputs: Any = None
-    """All inputs, if every cell was up to date, for the plugin `noop`."""
-    statistics: Any = None
-    """The use of the store for its plugin, or None if there is none."""
-    started: int = 0
-    """The time of the build folder's file system before the first input was read."""
+    loaded: LoadedProject
+    """The project with the origins of its settings."""
+    store: ResultCache | None = None
+    """The store that was used."""
+    is_noop: bool = False
+    """Whether every cell of the project was up to date, so nothing was done."""
     has_tables: bool = True
     """Whether tables were written; not for a part of the cells if others have no result."""
 
@@ -94,8 +93,6 @@ def export(
         KeyboardInterrupt: after the finished cells were stored.
         StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
     """
-    noop = import_plugin("noop")
-    started = 0 if options.build else noop.read_filesystem_clock(root)
     # Read.
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)
@@ -108,27 +105,26 @@ def export(
     engine = make_engine(project, options, starter, environment, observer.on_note)
     results = run_plan(manifest, plan, engine, observer, options)
     # Report. The tables of a part would lack the results of all other cells.
-    inputs, has_tables = None, options.selection.is_everything or not results.missing
+    is_noop, has_tables = False, options.selection.is_everything or not results.missing
     if options.shard:
         build = BuildFolder.from_project(project).path
         complete_plan = make_plan(manifest, options.selection)
-        import_plugin("shard").write_shard_note(build, options.shard, complete_plan)
+        write_shard_note(build, options.shard, complete_plan)
     elif not options.build and has_tables:
         for warning in write_reports(manifest, results.run):
             observer.on_note(warning)
         # An edit of another file, such as a missing source, can repair an invalid entry.
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
         is_complete = is_valid and options.selection.is_everything and not results.missing
-        if is_complete and results.unchanged:
-            inputs = noop.collect_inputs(loaded, results, list_page_inputs(project))
+        is_noop = is_complete and results.unchanged
     return ExportResult(
         manifest=manifest,
         plan=plan,
         results=results,
         shard=options.shard,
-        noop_inputs=inputs,
-        statistics=options.store.make_statistics() if options.store else None,
-        started=started,
+        loaded=loaded,
+        store=options.store,
+        is_noop=is_noop,
         has_tables=has_tables and not options.shard and not options.build,
     )
 
@@ -235,8 +231,8 @@ def _prove(
     to_build = tuple(planned for planned in decisions.to_run if stored.build.owns(planned.cell))
     if to_build:
         devices = {planned.cell.device for planned in to_build}
-        create = import_plugin("environment").create_environments
-        project = create(build.manifest.project, devices, build.observer.on_note)
+        on_note = build.observer.on_note
+        project = create_environments(build.manifest.project, devices, on_note)
         fingerprints.forget_devices()
         models = build.manifest.models
         if build.options.thorough:
@@ -249,7 +245,7 @@ def _prove(
         tasks = make_tasks(jobs, costs, stored.build, build.engine.workers, count_nodes)
         yield from Supervisor(build, tasks).run()
     if len(to_build) < len(decisions.to_run):
-        import_plugin("suffix").export_parts(build, decisions)
+        export_parts(build, decisions)
 
 
 def _record(build: Build, proof: Proof) -> list[CellId]:

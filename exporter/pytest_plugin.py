@@ -119,10 +119,10 @@ def _export(items: list[CellItem]) -> dict[CellId, Record | str]:
     """Return the record of each cell, or why it has none."""
     from filelock import FileLock
 
-    from exporter.cli.output.progress import QuietProgress
+    from exporter.cli.output.line_progress import QuietProgress
     from exporter.core.errors import ExporterError
+    from exporter.export_options import ExportOptions
     from exporter.pipeline.build_folder import BuildFolder
-    from exporter.pipeline.export_options import ExportOptions
     from exporter.planning import Selection
     from exporter.processes.fork_server_client import make_starter
     from exporter.program import export

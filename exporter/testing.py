@@ -18,23 +18,23 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from exporter.cli.output.progress import QuietProgress
+from exporter.cli.output.line_progress import QuietProgress
 from exporter.cli.output.tables import describe_failures
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.git import find_git_folder
 from exporter.core.text import join_names
+from exporter.export_options import ExportOptions
 from exporter.jobs import Reference
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.values import format_toml_value
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.export_options import ExportOptions
 from exporter.planning import Selection
-from exporter.plugins.store.project_store import GIT_STORE
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
 from exporter.program import export
 from exporter.records.record import TRACER_PREFIX, UNPROVED_PREFIX, CellId, Status
+from exporter.store.project_store import GIT_STORE
 from exporter.worker.model.call_objects import register_output_classes
 from exporter.worker.model.source_loader import prepare_module
 from exporter.worker.process.setup import use_seed

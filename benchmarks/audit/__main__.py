@@ -14,12 +14,12 @@ from pathlib import Path
 from benchmarks.audit.audit_run import AuditFailure, audit_cell
 from benchmarks.audit.results import Audit, MutantOutcome
 from exporter.cli.output.terminal import align_columns
+from exporter.commands.toolchains import select_suffix
 from exporter.core.device_name import CURRENT
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.plugins.toolchains import select_suffix
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -28,10 +28,10 @@ from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, Manifest
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.plugins.installation import locate_environments
-from exporter.plugins.kernels import load_kernels
+from exporter.pipeline.installation import locate_environments
 from exporter.records.record import CellId, Record, Status
 from exporter.runtimes.graph_walk import find_needed_names, index_functions
+from exporter.worker.model.kernels import load_kernels
 
 #: The time limit of a mutant: this multiple of the original's time, and these seconds more.
 _TIME_FACTOR, _EXTRA_SECONDS = 10.0, 20.0

@@ -34,7 +34,7 @@ from exporter.cache.states import read_package_state
 from exporter.core.errors import suggest_nearest
 from exporter.core.files import write_text
 from exporter.manifest.syntax.values import NATIVE_OPSETS
-from exporter.plugins.export_speedups import speed_up_conversion
+from exporter.worker.torch_private.export_speedups import speed_up_conversion
 
 #: Increase it if calls are selected, exported or compared in another way.
 _METHOD = 1

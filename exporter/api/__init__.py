@@ -13,10 +13,10 @@ from exporter.api.gate_run import (
     read_results,
 )
 from exporter.core.errors import ExitCode, ExporterError, ExportSummary, Location, Problem
+from exporter.export_options import ExportOptions
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline.decisions import Decisions, Results
-from exporter.pipeline.export_options import ExportOptions
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, Shard

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.cache.states import read_tool_versions
-from exporter.core import import_plugin
 from exporter.core.errors import Location
 from exporter.core.git import diff_files, find_last_change
 from exporter.gate import baseline_comparison
@@ -35,6 +34,7 @@ from exporter.records.baseline import (
 )
 from exporter.records.record import CellId, RunRecord, read_run
 from exporter.report import report_pages
+from exporter.report.report_paths import ReportPaths
 from exporter.report.rows.gate_rows import GateContext
 
 
@@ -71,7 +71,7 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
     planned = frozenset(list_all_cells(manifest))
     # Cells that left the manifests also leave the baseline.
     records = tuple(record for record in run.records if record.cell in planned)
-    path = report_pages.ReportPaths(manifest.project).baseline
+    path = ReportPaths(manifest.project).baseline
     return Acceptance(
         manifest=manifest,
         current=current,
@@ -106,7 +106,7 @@ def accept(
             )
         reasons = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, reason)
         accepted = baseline_comparison.accept_some(before, outcomes, reasons, states)
-    write_baseline(report_pages.ReportPaths(manifest.project).baseline, accepted)
+    write_baseline(ReportPaths(manifest.project).baseline, accepted)
     report_pages.write_reports(manifest, acceptance.current.run)
 
 
@@ -172,7 +172,7 @@ def gate(
     """
     current = read_results(manifest)
     run = current.run
-    root, path = Path(manifest.project.root), report_pages.ReportPaths(manifest.project).baseline
+    root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
     planned = frozenset(list_all_cells(manifest))
     findings: Iterable[GateFinding]
     accepted: tuple[GateFinding, ...] = ()
@@ -183,12 +183,18 @@ def gate(
             baseline, run, planned, manifest.project.gate, states
         )
     else:
-        compared = import_plugin("against").compare(manifest, run, planned, environment, against)
+        from exporter.api.revision_comparison import compare
+
+        compared = compare(manifest, run, planned, environment, against)
         policy, baseline = compared.state.manifest, compared.state.baseline
         findings, accepted = compared.findings, compared.accepted
         revision = f"{compared.name} of {compared.commit.day}"
-        stale = import_plugin("reports").describe_uncommitted(manifest, run, environment)
-    find_others = import_plugin("evidence").find_evidence_findings
+        from exporter.report.report_files import describe_uncommitted
+
+        stale = describe_uncommitted(manifest, run, environment)
+    from exporter.gate.evidence import find_evidence_findings
+
+    find_others = find_evidence_findings
     findings = (*findings, *find_others(manifest, policy, run, datetime.now(UTC)))
     findings = sorted(findings, key=lambda each: each.sort_key)
     if against is None:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from exporter.checks.model_file import UnreadableModel, read_model
-from exporter.core import import_plugin
+from exporter.checks.weight_inputs import read_weight_inputs
 from exporter.core.files import TENSOR_LIMIT, open_regular_file, read_regular_file
 from exporter.core.import_object import load_attribute
 from exporter.jobs import JobFolder, Reference, Sample
@@ -276,7 +276,7 @@ class CheckContext:
         if not self.spec.weights_are_inputs:
             return data
         declared = [item.name for item in self.spec.inputs]
-        read = import_plugin("parameters", "check").read_weight_inputs
+        read = read_weight_inputs
         weights = read(self.path, self.folder, self.reference.weight_inputs, declared)
         return replace(data, inputs={**data.inputs, **weights})
 

@@ -9,14 +9,16 @@ from functools import partial
 import onnx
 from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
+from exporter.checks import weight_checks
 from exporter.checks.model_file import (
+    UnreadableModel,
     find_external_data_problems,
     find_misplaced_weights,
+    read_model,
 )
 from exporter.checks.protocol import CheckContext, StructureCheck
-from exporter.core import import_plugin
 from exporter.core.text import join_lines, join_names, truncate
-from exporter.manifest import Dim, Input, ModelSpec, Output
+from exporter.manifest import Device, Dim, Input, ModelSpec, Output
 from exporter.manifest.syntax.releases import find_first_release, find_limits, format_release
 from exporter.manifest.syntax.values import find_lowest_release, format_key
 from exporter.runtimes.graph_walk import (
@@ -269,7 +271,7 @@ def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
             yield f"the graph ignores input '{item.name}'"
     yield from _compare_values("output", list(graph.output), spec.outputs)
     if context.reference.weights or spec.weights_are_inputs:
-        checks = import_plugin("parameters", "check")
+        checks = weight_checks
         yield from checks.find_weight_name_problems(context, model)
         if spec.weights_are_inputs:
             yield from checks.find_weight_input_problems(model, weights, declared, needed)
@@ -367,3 +369,30 @@ def _compare_dimension(
         actual = f"has the name '{dim.dim_param}'" if dim.dim_param else "has no name"
         return f"axis '{declared}' of {subject} {actual}"
     return ""
+
+
+def explain_missing_kernel(context: CheckContext, device: Device) -> str:
+    """Return the operators without a kernel that explain a failed load, with a fix, or "".
+
+    If the manifest has kernels for the runtime and they are wrong, the file or the kernels are at
+    fault, and not this machine.
+    """
+    try:
+        operators = find_foreign_operators(read_model(context.path))
+    except UnreadableModel:
+        return ""
+    row, kernels = device.row, context.kernels
+    if row.explains_kernels or (row.kernels == "ort_library" and kernels.libraries):
+        return ""  # the operators in libraries are unknown
+    served, fix = row.domains, "this runtime accepts no kernels from custom_ops"
+    if row.kernels == "reference":
+        served = frozenset(str(operator.op_domain) for operator in kernels.operators)
+    if row.kernels:
+        fix = f"add a kernel as `{row.kernels}` in custom_ops"
+    missing = [
+        f"{domain}::{name}"
+        for domain, names in operators.items()
+        if domain not in served
+        for name in names
+    ]
+    return f"{device.name} has no kernel for {join_names(missing)}; {fix}" if missing else ""

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from exporter.checks.comparison.compare_outputs import get_overflow
+from exporter.checks.comparison.custom_comparison import find_accepted_output
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.protocol import CheckContext, RuntimeCheck
-from exporter.core import import_plugin
 from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
@@ -172,7 +172,7 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     output, spread = measured.output, context.reference.output_spread[index]
     name, subject = output.name, f"output '{output.name}'"
     if output.compare is not None and not output.compare.rows:
-        accepted = import_plugin("comparator", "check").find_accepted_output(measured)
+        accepted = find_accepted_output(measured)
         problem = f"the comparator of {subject} accepts {accepted}" if accepted else ""
         return _OutputPower(name=name, spread=spread, problem=problem, is_zero=True)
     if not is_float(output.dtype) or 0 in output.shape:

@@ -25,7 +25,6 @@ from exporter.cli.output.terminal import (
     print_line,
     print_problem,
 )
-from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure, suggest_nearest
 from exporter.core.files import describe_owner
 from exporter.core.toml_table import find_root
@@ -34,36 +33,36 @@ from exporter.core.toml_table import find_root
 #: by the entry points `exporter.commands`, in the same notation: `name = "module:function"`.
 _GROUPS: Mapping[str, Mapping[str, str]] = {
     "Start": {
-        "init": "plugins.recording.init_command:init",
-        "record": "plugins.recording.command:record",
-        "add": "plugins.recording.command:add",
-        "doctor": "plugins.doctor.command:doctor",
-        "guide": "plugins.inspection_command:guide",
-        "schema": "plugins.inspection_command:schema",
+        "init": "commands.recording.init_command:init",
+        "record": "commands.recording.command:record",
+        "add": "commands.recording.command:add",
+        "doctor": "commands.doctor.command:doctor",
+        "guide": "commands.inspection_command:guide",
+        "schema": "commands.inspection_command:schema",
     },
     "Work": {
         "export": "cli.commands.export:export",
-        "plan": "plugins.inspection_command:plan",
-        "check": "plugins.inspection_command:check",
-        "list": "plugins.inspection_command:list_cells",
-        "report": "plugins.report_command:report",
-        "merge": "plugins.shard_merge:merge",
-        "gc": "plugins.gc.command:gc",
+        "plan": "commands.inspection_command:plan",
+        "check": "commands.inspection_command:check",
+        "list": "commands.inspection_command:list_cells",
+        "report": "commands.report_command:report",
+        "merge": "commands.merge:merge",
+        "gc": "commands.gc.command:gc",
     },
     "Gate": {
         "gate": "cli.commands.gate:gate",
-        "baseline": "plugins.baseline_command:baseline",
-        "diff": "plugins.diff:diff",
-        "rehearse": "plugins.toolchains.command:rehearse",
+        "baseline": "commands.baseline_command:baseline",
+        "diff": "commands.diff:diff",
+        "rehearse": "commands.toolchains.command:rehearse",
     },
     "Share": {
-        "publish": "plugins.publish.command:publish",
-        "verify": "plugins.verify.command:verify",
-        "evidence": "plugins.verify.command:evidence",
+        "publish": "commands.publish.command:publish",
+        "verify": "commands.verify.command:verify",
+        "evidence": "commands.verify.command:evidence",
     },
     "Examine": {
-        "explain": "plugins.explain:explain",
-        "repro": "plugins.repro.command:repro",
+        "explain": "commands.explain:explain",
+        "repro": "commands.repro.command:repro",
     },
 }
 #: The function of each command by the name of the command.
@@ -281,7 +280,9 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         for problem in error.problems:
             print_problem(problem)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            import_plugin("github").report_problems(error.problems, root)
+            from exporter.cli.output.github import report_problems
+
+            report_problems(error.problems, root)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.toml_table import find_root
+from exporter.core.toml_table import find_root, read_setting
 from exporter.planning import Selection
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
@@ -156,3 +156,8 @@ def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
         message = f"'{pattern}' matches {len(ids)} cells; name one of them: {shown}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return plan.selected[0]
+
+
+def read_environment_names(root: Path) -> list[str]:
+    variables: list[str] = read_setting(root, "environment", [])
+    return list(map(str, variables))

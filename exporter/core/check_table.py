@@ -21,8 +21,6 @@ class CheckRow(NamedTuple):
     """Whether it compares a file with runs of PyTorch."""
     is_short: bool = False
     """Whether it runs on a further device. Others judge the file or PyTorch, on any device."""
-    is_of_key: bool = False
-    """Whether the plugin of the key with its name has the function, and PyTorch's values."""
     code: str = ""
     """The code of its failures; empty: `E-NAME`."""
 
@@ -37,10 +35,8 @@ CHECKS: Mapping[str, CheckRow] = {
     "power": CheckRow(decides=True, compares=True),
     **dict.fromkeys(("parity", "axes", "cases", "values"), _COMPARISON),
     "tables": CheckRow(),
-    **dict.fromkeys(("metric", "rollout"), _COMPARISON._replace(is_of_key=True)),
+    **dict.fromkeys(("metric", "rollout"), _COMPARISON),
 }
-#: The checks that run if an entry has the key with their name.
-KEY_CHECKS = tuple(name for name, row in CHECKS.items() if row.is_of_key)
 COMPARISON_CHECKS = frozenset(name for name, row in CHECKS.items() if row.compares)
 
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 import tomli
 
-from exporter.core import import_plugin
-
 T = TypeVar("T")
 
 #: The file and the keys of the project's settings.
@@ -55,7 +53,8 @@ def read_toml_table(path: Path) -> TomlTable:
     try:
         return TomlTable(text=text, table=tomli.loads(text))
     except tomli.TOMLDecodeError as error:
-        toml_errors = import_plugin("syntax_error")
+        from exporter.core import toml_errors
+
         message = toml_errors.explain_syntax_error(text, error)
         return TomlTable(
             problem=f"is not valid TOML at column {error.colno}: {message}",

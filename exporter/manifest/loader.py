@@ -4,37 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import project_settings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.resolved.model import Comparator, Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Manifest, Project
-from exporter.manifest.rules import fills, signature, sources
+from exporter.manifest.rules import (
+    fills,
+    finished_sources,
+    generate,
+    option_rules,
+    passes,
+    python_code,
+    repeated_tables,
+    rollout,
+    signature,
+    sources,
+)
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
+from exporter.manifest.rules.call_rules import resolve_call_paths, resolve_containers
+from exporter.manifest.rules.custom_op_rules import resolve_custom_ops
+from exporter.manifest.rules.inheritance import InheritanceGraph, InheritedEntry
+from exporter.manifest.rules.input_cases import resolve_cases
+from exporter.manifest.rules.invalid_entries import list_unreadable, make_invalid_spec
+from exporter.manifest.rules.invalid_tables import EXAMPLES
 from exporter.manifest.rules.layers import (
     EffectiveSettings,
     EntryContext,
-    Layer,
     merge_layers,
     resolve_conditions,
     resolve_tolerance,
 )
+from exporter.manifest.rules.output_rules import resolve_comparators
 from exporter.manifest.rules.validation import (
-    EXAMPLES,
     INTERFACE,
     ManifestFile,
     validate_manifest,
 )
-from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
+from exporter.manifest.schema.entry import ID_PATTERN, Settings
 from exporter.manifest.schema.tables import InputTable
-from exporter.manifest.syntax.table import Table, read_keys
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
 from exporter.manifest.syntax.values import KeyPath, quote
 
@@ -47,20 +61,26 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "weights": sources.resolve_weights,
     "weights_names": sources.resolve_weights_names,
     "weights_sha256": sources.resolve_weights_hash,
-    "artifact": sources.resolve_artifact,
+    "artifact": finished_sources.resolve_artifact,
     "expect": lambda model: resolve_conditions(model, "expect", Expectation),
     "skip": lambda model: resolve_conditions(model, "skip", Skip),
     "parameters": sources.resolve_parameters,
-    "options": sources.resolve_options,
-    "custom_ops": sources.resolve_custom_ops,
-    "overrides": sources.resolve_overrides,
+    "options": option_rules.resolve_options,
+    "custom_ops": resolve_custom_ops,
+    "overrides": option_rules.resolve_overrides,
     "depends": sources.resolve_depends,
     "tolerance": lambda model: resolve_tolerance(model, ("tolerance",), model.settings.tolerance),
-    "containers": sources.resolve_containers,
+    "containers": resolve_containers,
     "inputs_from": lambda model: fills.resolve_inputs_from(
         model, ("inputs_from",), model.settings.inputs_from
     ),
 }
+#: The rules of keys that are resolved together; they run if a layer sets one of the keys.
+_JOINT_RULES: Sequence[tuple[Sequence[str], Callable[[EffectiveSettings], Mapping[str, Any]]]] = (
+    (("generate",), generate.resolve),
+    (("generate", "rollout", "tokens"), rollout.resolve),
+    (("passes",), passes.resolve),
+)
 
 
 def resolve_model(model: EffectiveSettings) -> ModelSpec:
@@ -73,12 +93,12 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec:
         if isinstance(value, Table) and model.has_valid(key):
             fields[key] = model.check_functions((key,), value)
     fields |= {key: rule(model) for key, rule in _RESOLVERS.items() if model.has_valid(key)}
-    for plugin in _list_plugins(model):
-        fields |= import_plugin(plugin, "declaration").resolve(model)
+    for keys, rule in _JOINT_RULES:
+        if any((key,) in model.origins for key in keys):
+            fields |= rule(model)
     fields |= _resolve_signature(model)
     if model.report or model.broken:
-        invalid: ModelSpec = import_plugin("invalid_entry").make_invalid_spec(model)
-        return invalid
+        return make_invalid_spec(model)
     return ModelSpec(
         id=model.id,
         manifest=model.entry.file.name,
@@ -86,13 +106,6 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec:
         constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
         **fields,
     )
-
-
-def _list_plugins(model: EffectiveSettings) -> dict[str, None]:
-    """Return the plugins of the keys that a layer sets, each once."""
-    keys = {key: each.plugins for key, each in read_keys(Settings).items() if each.plugins}
-    used = (plugins for key, plugins in keys.items() if (key,) in model.origins)
-    return dict.fromkeys(chain.from_iterable(used))
 
 
 def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
@@ -103,7 +116,7 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
             _resolve_fill(model, ("inputs", index), table)
             for index, table in enumerate(settings.inputs)
         ]
-        call_paths = signature.resolve_call_paths(model)
+        call_paths = resolve_call_paths(model)
     if model.has_valid("outputs"):
         tolerances = [
             resolve_tolerance(model, ("outputs", index, "tolerance"), table.tolerance)
@@ -117,10 +130,10 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     fills.check_fills(model, shapes)
     comparators: Sequence[Comparator | None] = [None] * len(settings.outputs)
     if any(table.compare is not None or table.masked_by for table in settings.outputs):
-        comparators = import_plugin("compare").resolve_comparators(model, shapes)
+        comparators = resolve_comparators(model, shapes)
     axes = resolve_axes(model, tuple(shapes.values()))
     has_cases = model.has_valid("cases") and settings.cases
-    cases = import_plugin("cases").resolve_cases(model, axes) if has_cases else ()
+    cases = resolve_cases(model, axes) if has_cases else ()
     if model.report:
         return {}
     inputs = tuple(
@@ -181,76 +194,6 @@ def _check_devices(model: EffectiveSettings) -> None:
         names, devices = model.settings.devices, model.context.devices
         for index, message in project_settings.find_device_problems(names, devices):
             model.add_problem(("devices", index), message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InheritedEntry:
-    """An entry with the `[defaults]` of its file."""
-
-    id: str
-    entry: Layer
-    defaults: Layer
-
-    @property
-    def parent(self) -> str:
-        """The ID that the entry extends, or ""."""
-        table = self.entry.table
-        return table.extends if isinstance(table, ModelEntry) else ""
-
-
-#: Entries of a chain of `extends`, because each one is merged with all others of its chain.
-MAX_ENTRIES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class InheritanceGraph:
-    """Every entry of every file."""
-
-    entries: list[InheritedEntry] = field(default_factory=list)
-    _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
-    _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
-    _interfaces: dict[str, Layer] = field(default_factory=dict)
-    """The inputs, outputs and axes of models that generate, by the name of the file."""
-
-    def add(self, file: ManifestFile) -> None:
-        if file.file.name.endswith(INTERFACE):
-            self._interfaces[file.file.name] = file.defaults
-        self._unreadable.update(file.unreadable)
-        for id, layer in file.entries.items():
-            entry = InheritedEntry(id=id, entry=layer, defaults=file.defaults)
-            self.entries.append(entry)
-            self._by_id.setdefault(id, entry)
-
-    def add_interfaces(self, entry: InheritedEntry, report: ProblemCollector) -> Iterable[Layer]:
-        """Return the layers of an entry, with the interface of a model that generates."""
-        layers = self.list_layers(entry, report)
-        if not any(layer.table.generate for layer in layers):
-            return layers
-        plugin = import_plugin("generate", "declaration")
-        return plugin.add_interfaces(layers, self._interfaces, report)
-
-    def list_layers(
-        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
-    ) -> Sequence[Layer]:
-        """Return the layers, lowest first: `[defaults]`, the layers of the parent, the entry.
-
-        `children` are the entries that inherit from it, to detect cycles.
-        """
-        children = (*children, entry.id)
-        if not entry.parent and "extends" not in entry.entry.broken:
-            return [entry.defaults, entry.entry]
-        parent = self._by_id.get(entry.parent)
-        is_cycle, is_short = entry.parent in children, len(children) < MAX_ENTRIES
-        if parent is not None and not is_cycle and is_short:
-            return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
-        if "extends" not in entry.entry.broken:
-            cycle = children[children.index(entry.parent) :] if is_cycle else ()
-            plugin = import_plugin("invalid_entry")
-            plugin.report_parent(entry, self._by_id, self._unreadable, cycle, children[0], report)
-        # Any required key may be in the unreadable parent, so none counts as missing.
-        empty = Settings.model_construct(set())
-        unknown = replace(entry.entry, table=empty, broken=dict.fromkeys(Settings.required, ()))
-        return [entry.defaults, unknown, entry.entry]
 
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
@@ -336,8 +279,10 @@ def load_layers(
     for entry in graph.entries:
         entry_report = ProblemCollector()
         layers = (*base, *graph.add_interfaces(entry, entry_report))
-        expanded = signature.expand_repeats(merge_layers(entry.id, layers, entry_report, context))
-        models.append(signature.complete_input_names(expanded))
+        expanded = repeated_tables.expand_repeats(
+            merge_layers(entry.id, layers, entry_report, context)
+        )
+        models.append(python_code.complete_input_names(expanded))
     for file in files:
         check_shared_axes(file.defaults, models)
     specs = [resolve_model(model) for model in models]
@@ -397,7 +342,7 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
         if isinstance(file, Problem):
             report.add(file)
         elif name.endswith(INTERFACE):
-            yield import_plugin("generate", "declaration").validate_interface(file, report)
+            yield generate.validate_interface(file, report)
         else:
             yield validate_manifest(file, report)
 
@@ -410,7 +355,7 @@ def _keep_valid_ids(
     """Return one spec for each ID that can name a folder, with the problems of the ID."""
     unreadable: list[ModelSpec] = []
     for file in (each for each in files if each.unreadable):
-        unreadable += import_plugin("invalid_entry").list_unreadable(file)
+        unreadable += list_unreadable(file)
     by_id: dict[str, ModelSpec] = {}
     for spec in (*specs, *unreadable):
         if not re.fullmatch(ID_PATTERN, spec.id) or spec.id in RESERVED_IDS:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from exporter.core import import_plugin
 from exporter.core.device_name import SEPARATOR, DeviceName
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
@@ -23,51 +22,20 @@ from exporter.manifest.resolved.project import (
     Device,
     Project,
 )
+from exporter.manifest.rules.gate_settings import check_models, resolve_gate
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
+from exporter.manifest.rules.project_devices import resolve_devices
+from exporter.manifest.rules.settings_file import ALIASES, BUILT_IN_DEVICES, SettingsFile
 from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.releases import Release
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import (
-    KeyPath,
     find_lowest_release,
     format_value,
     join_words,
     quote,
 )
-
-_PROVIDERS = {
-    "cpu": ("CPUExecutionProvider",),
-    "cuda": ("CUDAExecutionProvider",),
-    "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider"),
-    "coreml": ("CoreMLExecutionProvider",),
-    "directml": ("DmlExecutionProvider",),
-}
-#: Other common names of the built-in devices.
-_ALIASES = {"gpu": "cuda", "trt": "tensorrt", "ort": "cpu", "dml": "directml", "mps": "coreml"}
-BUILT_IN_DEVICES: Mapping[str, Device] = {
-    **{
-        name: Device(name=DeviceName(name), runtime="onnxruntime", providers=providers)
-        for name, providers in _PROVIDERS.items()
-    },
-    "openvino": Device(name=DeviceName("openvino"), runtime="openvino"),
-    "reference": Device(name=DeviceName("reference"), runtime="reference"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsFile:
-    """`[tool.exporter]` of a file, and the problems with it."""
-
-    file: TomlFile
-    table: ProjectTable
-    report: ProblemCollector
-
-    def add_problem(self, path: KeyPath, message: str) -> None:
-        self.report.add(self.file.build_problem((*_PATH, *path), message))
-
-    def find_line(self, path: KeyPath) -> int | None:
-        return self.file.lines.get((*_PATH, *path))
 
 
 def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
@@ -106,13 +74,12 @@ def format_unknown_device(name: str, devices: Collection[str]) -> str:
         return f"{quote(name)}: no toolchain has the name {quote(suffix)}{hint}"
     # Only letters of `npu` are similar to `cpu`, so other short names get no suggestion.
     near = suggest_nearest(base, bases) if len(base) > len("cpu") else ""
-    alias = _ALIASES.get(base.lower())
+    alias = ALIASES.get(base.lower())
     hint = f"; did you mean '{alias}'?" if alias in bases else near
     hint = hint or f"; use {join_words(sorted(bases), 'or')}"
     return f"no device has the name {quote(base)}{hint}"
 
 
-_PATH: KeyPath = SETTINGS_KEYS
 _FOLDERS = ("manifests", "build", "reports", "templates")
 
 
@@ -141,13 +108,13 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     if not isinstance(file, TomlFile) or table is None:
         project = _build_project(root, ProjectTable(), None, gate=DEFAULT_GATE, **built_in)
         return ProjectSettings(project=project, layer=None)
-    settings, removed = validate(ProjectTable, file, _PATH, report)
+    settings, removed = validate(ProjectTable, file, SETTINGS_KEYS, report)
     source = SettingsFile(file, settings, report)
     resolved = built_in
     if table.keys() & {"devices", "environments", "toolchains"}:
-        resolved = import_plugin("devices").resolve_devices(source, table.get("toolchains"), root)
+        resolved = resolve_devices(source, table.get("toolchains"), root)
     _check_folders(source)
-    gate = import_plugin("gate").resolve_gate(source) if "gate" in table else DEFAULT_GATE
+    gate = resolve_gate(source) if "gate" in table else DEFAULT_GATE
     devices = {device.name for device in resolved["devices"]}
     for name in settings.evidence.keys() - devices:
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
@@ -156,7 +123,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         source.add_problem(("defaults", "devices", index), message)
     layer = Layer(
         file=file,
-        path=(*_PATH, "defaults"),
+        path=(*SETTINGS_KEYS, "defaults"),
         table=settings.defaults,
         broken={str(key[1]): each for key, each in removed.items() if key[:-1] == ("defaults",)},
     )
@@ -168,7 +135,7 @@ def check_gate(
 ) -> None:
     """Report gate policies that match no model, which are mistakes."""
     if settings.file and settings.project.gate.models:
-        import_plugin("gate").check_models(settings.file, settings.project.gate, models, report)
+        check_models(settings.file, settings.project.gate, models, report)
 
 
 def _build_project(
@@ -185,7 +152,7 @@ def _build_project(
         lines={
             key: file.lines[path]
             for key in ("store", "engine")
-            if file and (path := (*_PATH, key)) in file.lines
+            if file and (path := (*SETTINGS_KEYS, key)) in file.lines
         },
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),

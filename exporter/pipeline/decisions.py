@@ -297,6 +297,22 @@ class Decisions:
         return planned.cell in self.reasons
 
 
+class StoreStatistics(FrozenModel):
+    """The counts of one run. A cell is a hit in one place or a miss."""
+
+    local_hits: int = 0
+    remote_hits: int = 0
+    misses: int = 0
+    restored_bytes: int = 0
+    """The size of the files of restored cells, in the build folder."""
+    downloaded_bytes: int = 0
+    uploaded_cells: int = 0
+    uploaded_bytes: int = 0
+    """The size of the files that the remote store did not have."""
+    waited_seconds: float = 0.0
+    """The time that the run waited for the remote store."""
+
+
 class ResultCache(Protocol):
     """Results of other builds: of other branches, checkouts and machines."""
 
@@ -327,7 +343,7 @@ class ResultCache(Protocol):
     def finish(self) -> list[str]:
         """Complete the use in this run, and return messages."""
 
-    def make_statistics(self) -> FrozenModel:
+    def make_statistics(self) -> StoreStatistics:
         """Return the counts of this run."""
 
 

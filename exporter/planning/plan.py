@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -290,3 +291,26 @@ def _describe(item: Expectation) -> str:
     text = f" with '{item.match}'" if item.match else ""
     version = f" with torch {item.torch}" if item.torch else ""
     return f"a failure{stage}{check}{text}{version} ({item.reason})"
+
+
+def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
+    """Return the models of a shard, in the order of the plan.
+
+    The models with most cells are assigned first, each to the shard with the fewest cells.
+    """
+    cells = Counter(planned.cell.model for planned in plan.to_run)
+    selected = dict.fromkeys(planned.cell.model for planned in plan.selected)
+    load = dict.fromkeys(range(1, shard.count + 1), 0)
+    assigned = set()
+    for model in sorted(selected, key=lambda model: (-cells[model], model)):
+        least = min(load, key=lambda index: (load[index], index))
+        load[least] += max(cells[model], 1)
+        if least == shard.index:
+            assigned.add(model)
+    return tuple(model for model in selected if model in assigned)
+
+
+def select_shard(plan: Plan, shard: Shard) -> Plan:
+    models = set(assign_models(plan, shard))
+    selected = tuple(planned for planned in plan.selected if planned.cell.model in models)
+    return replace(plan, selected=selected)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exporter.cache.states import hash_source, read_exporter_state
-from exporter.core import import_plugin
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT
 from exporter.core.frozen_model import FrozenModel
+from exporter.gate.evidence import attach_evidence, find_evidence_path
 from exporter.jobs import write_json
 from exporter.manifest import Manifest, Project
-from exporter.records.baseline import FOLDER, Baseline, read_baseline
+from exporter.records.baseline import Baseline, read_baseline
 from exporter.records.record import RunRecord
+from exporter.report import report_files
 from exporter.report.pages.page_files import render_pages
-from exporter.report.pages.templates import find_packaged_templates
+from exporter.report.report_files import list_plugin_folders, render_exports
+from exporter.report.report_paths import ReportPaths
 from exporter.report.rows.cells import AcceptanceHistory
-
-#: In the build folder: the key of the inputs and the digests of the written files.
-PAGES_NOTE = "reports.json"
 
 
 class PagesNote(FrozenModel):
@@ -55,30 +53,6 @@ def compute_key(texts: Iterable[str], folders: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPaths:
-    """The paths that belong to the report of a project."""
-
-    project: Project
-
-    @property
-    def reports(self) -> Path:
-        return Path(self.project.root) / self.project.reports
-
-    @property
-    def baseline(self) -> Path:
-        return self.reports / FOLDER
-
-    @property
-    def note(self) -> Path:
-        return Path(self.project.root) / self.project.build / PAGES_NOTE
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """The folders that the pages depend on; they need not exist."""
-        return Path(self.project.root) / self.project.templates, find_packaged_templates()
-
-
 def write_reports(
     manifest: Manifest, run: RunRecord, trend: Sequence[Any] = (), commit: str = ""
 ) -> list[str]:
@@ -92,7 +66,7 @@ def write_reports(
         conflict. The pages then compare with nothing.
     """
     paths = ReportPaths(manifest.project)
-    run = import_plugin("evidence").attach_evidence(run, manifest.project)
+    run = attach_evidence(run, manifest.project)
     baseline, warnings = None, list[str]()
     try:
         baseline = _read_baseline(paths)
@@ -107,7 +81,7 @@ def write_reports(
             name: content.encode() if isinstance(content, str) else content
             for name, content in _render(manifest, run, history).items()
         }
-        import_plugin("reports").write_reports(paths.reports, files)
+        report_files.write_reports(paths.reports, files)
         pages = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
         write_json(paths.note, PagesNote(key=key, pages=pages))
     return warnings
@@ -115,7 +89,7 @@ def write_reports(
 
 def render_reports(manifest: Manifest, run: RunRecord, commit: str = "") -> dict[str, str | bytes]:
     """Return all files of the report by their names in its folder."""
-    run = import_plugin("evidence").attach_evidence(run, manifest.project)
+    run = attach_evidence(run, manifest.project)
     baseline = _read_baseline(ReportPaths(manifest.project))
     return _render(manifest, run, AcceptanceHistory(baseline, commit=commit))
 
@@ -123,7 +97,7 @@ def render_reports(manifest: Manifest, run: RunRecord, commit: str = "") -> dict
 def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     """Return the names of the files that differ from the ones that would be written now."""
     paths = ReportPaths(manifest.project)
-    run = import_plugin("evidence").attach_evidence(run, manifest.project)
+    run = attach_evidence(run, manifest.project)
     history = AcceptanceHistory(_read_baseline(paths))
     if PagesNote.load(paths.note).is_for(_compute_key(manifest, run, history), paths.reports):
         return ()
@@ -141,8 +115,8 @@ def list_page_inputs(project: Project) -> list[Path]:
     """Return the paths that `write_reports` reads or wrote, except results and manifests."""
     paths = ReportPaths(project)
     written = (paths.reports / name for name in PagesNote.load(paths.note).pages)
-    sources = (*paths.folders, *import_plugin("reports").list_plugin_folders())
-    evidence = import_plugin("evidence").find_evidence_path(project)
+    sources = (*paths.folders, *list_plugin_folders())
+    evidence = find_evidence_path(project)
     return [*sources, paths.baseline, evidence, paths.note, *written]
 
 
@@ -156,7 +130,7 @@ def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory)
     project = manifest.project.model_copy(update={"root": ""})
     accepted = (history.baseline,) if history.baseline else ()
     values = (run, manifest.model_copy(update={"project": project}), *accepted)
-    outputs = import_plugin("reports")
+    outputs = report_files
     texts = (
         *(value.model_dump_json() for value in values),
         read_exporter_state(),
@@ -173,7 +147,7 @@ def _render(
 ) -> dict[str, str | bytes]:
     templates = Path(manifest.project.root) / manifest.project.templates
     pages = render_pages(manifest, run, templates, history)
-    return {**pages, **import_plugin("reports").render_exports(manifest, run, history)}
+    return {**pages, **render_exports(manifest, run, history)}
 
 
 def _read_baseline(paths: ReportPaths) -> Baseline | None:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import onnx
-from google.protobuf.message import DecodeError
 
-from exporter.core import import_plugin
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
@@ -28,7 +26,7 @@ from exporter.runtimes.drivers.driver import (
     name_module,
     to_bits,
 )
-from exporter.runtimes.graph_walk import iter_tensors
+from exporter.runtimes.file_request import make_request
 from exporter.runtimes.session import (
     NO_KERNELS,
     Array,
@@ -67,7 +65,9 @@ class DriverSession:
             if device.row.has_releases and failure.kind == "load":
                 row = device.row
                 provider = row.title if row.needs_node else (*device.providers, _CPU)[0]
-                describe = import_plugin("load_failure").describe_load_failure
+                from exporter.runtimes.load_failure import describe_load_failure
+
+                describe = describe_load_failure
                 text = describe(failure.message, path, provider)
             message = text or _format_failure(failure, path)
             raise _FAILURES[failure.kind](message) from failure
@@ -111,32 +111,6 @@ class DriverSession:
             )
 
 
-def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
-    return FileRequest(
-        runtime=device.runtime,
-        path=str(path),
-        providers=tuple(device.providers),
-        provider_options=device.provider_settings,
-        session_options=device.session_settings,
-        provider_library=device.provider_library,
-        module=device.module,
-        device=device.device,
-        libraries=tuple(map(str, kernels.libraries)) if device.row.kernels == "ort_library" else (),
-        variables=tuple(sorted(device.variables.items())),
-        external=_list_external_files(path) if device.row.needs_node else (),
-        operators=kernels.operators if device.row.kernels == "reference" else (),
-    )
-
-
-def _list_external_files(path: Path) -> tuple[str, ...]:
-    try:
-        tensors = iter_tensors(onnx.load(str(path), load_external_data=False))
-    except (OSError, DecodeError):
-        return ()  # the runtime reports it
-    entries = (entry for tensor in tensors for entry in tensor.external_data)
-    return tuple(dict.fromkeys(each.value for each in entries if each.key == "location"))
-
-
 def _load(request: FileRequest, device: Device) -> Driver:
     environment = device.environment
     if environment is None:
@@ -159,7 +133,9 @@ def _load(request: FileRequest, device: Device) -> Driver:
 
 @cache
 def _import_processes() -> Any:
-    return import_plugin("runtime_process")
+    from exporter.runtimes import runtime_process
+
+    return runtime_process
 
 
 def start_runtime_processes(devices: Iterable[Device]) -> None:

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch sets variables
-from exporter.core import import_plugin
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
@@ -36,10 +35,12 @@ def main() -> int:
         temporary.mkdir(exist_ok=True)
         # Files of other programs are no dependencies, and a model's own files do not remain.
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-    if job.sandbox != "none":
+    if job.sandbox == "landlock":
+        from exporter.worker.process import landlock
+
         try:
             writable = (Path(job.folder), temporary, Path("/dev"))
-            import_plugin(job.sandbox).restrict_process(writable)
+            landlock.restrict_process(writable)
         except OSError as error:
             text = 'use another system, or set `sandbox = "none"` in [tool.exporter]'
             sys.stderr.write(f"sandbox: {error.strerror}; {text}\n")

@@ -63,12 +63,13 @@ def preload_capture() -> None:
         with contextlib.suppress(ImportError):
             import torch
 
-            from exporter.core import import_plugin
             from exporter.worker.dependencies.packages import preload_states
             from exporter.worker.torch_private.guards import PRIVATE_MODULES
 
             _import(PRIVATE_MODULES)
-            import_plugin("speedups").preload_registry()
+            from exporter.worker.torch_private.export_speedups import preload_registry
+
+            preload_registry()
             # The table of all decompositions imports the operators of torch.
             dict(torch.export.default_decompositions())
             preload_states()

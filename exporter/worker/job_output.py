@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state
-from exporter.core import import_plugin
 from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
@@ -27,6 +26,7 @@ from exporter.worker.dependencies.source_files import (
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
+from exporter.worker.process.model_lines import quote_line
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
 from exporter.worker.torch_private.internals import has_interpreted_bytecode
 
@@ -99,7 +99,7 @@ class JobOutput:
         records = []
         advice = self._list_withheld(is_failure=True)
         if failure.lines:
-            line = import_plugin("error").quote_line(failure.lines[0], self.root)
+            line = quote_line(failure.lines[0], self.root)
             failure.message = f"{line}: {failure.message}"
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset

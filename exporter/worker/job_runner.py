@@ -14,16 +14,17 @@ from typing import TypeAlias
 from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
 from exporter.checks.model_file import measure_artifact
 from exporter.checks.protocol import CheckContext, SampleCache
-from exporter.core import import_plugin
-from exporter.core.check_table import KEY_CHECKS
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
+from exporter.manifest import ModelSpec
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
+from exporter.worker.diagnosis import explanation as diagnosis
+from exporter.worker.export import weight_interface
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
@@ -43,16 +44,21 @@ from exporter.worker.export.write_onnx import (
     rename_exporter_reports,
     write_artifact,
 )
+from exporter.worker.inputs import data_files, inputs_from
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.job_output import JobOutput
+from exporter.worker.model import captured_models, custom_ops
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
+from exporter.worker.passes import work as passes
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
+from exporter.worker.recheck import recheck
+from exporter.worker.reference import metric, review, rollout
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import (
     compute_reference,
@@ -62,20 +68,18 @@ from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
 )
+from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.run_checks import (
     REFERENCE,
     FileProof,
     StageTimes,
 )
 
-# The fork server loads them with this module, before it forks workers.
-custom_ops = import_plugin("custom_ops")
-data_files = import_plugin("files")
-diagnosis = import_plugin("diagnosis")
-inputs_from = import_plugin("inputs_from")
-review = import_plugin("review")
-weight_interface = import_plugin("parameters", "work")
-captured_models = import_plugin("program")
+#: PyTorch's values for the check of a key, by the key.
+_REFERENCES: Mapping[str, Callable[[Model, ModelSpec, Tensors, JobFolder, Path], object]] = {
+    "metric": metric.compute_reference,
+    "rollout": rollout.compute_reference,
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,7 +185,7 @@ def check_file(
 ) -> None:
     """Check the file on all devices, and write their records."""
     output, opset = job.output, context.job
-    step = import_plugin(context.spec.file_step, "work") if context.spec.file_step else None
+    step = passes if context.spec.passes else None
     if step:
         try:
             with times.measure(Stage.CONVERT):
@@ -231,7 +235,7 @@ def check_file(
             record = proof.prove(device, times, is_full=True)
         view = proof.view(device)
         if view.spec.measure:
-            record = import_plugin("measure").add_measurements(record, context, view, device)
+            record = add_measurements(record, context, view, device)
         record = output.write_record(record)
         if record.status.is_red and not record.undiagnosed:
             explain = partial(diagnosis.explain_record, record, context, view, device)
@@ -272,7 +276,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
         records = None
         if opset.reuse_from:  # only the checks run, on the existing file
             output.announce(Stage.PARITY, (opset,))
-            records = import_plugin("recheck").recheck(job, opset, cache)
+            records = recheck(job, opset, cache)
         if records is None:
             opsets.append(opset)
         for record in records or ():
@@ -349,8 +353,8 @@ def _compute_reference(
     weights, weight_inputs = weight_interface.describe_weights(model, spec, inputs, names, folder)
     update = {
         **{
-            key: import_plugin(key, "work").compute_reference(model, spec, inputs, folder, root)
-            for key in KEY_CHECKS
+            key: compute(model, spec, inputs, folder, root)
+            for key, compute in _REFERENCES.items()
             if getattr(spec, key) is not None
         },
         "weights": weights,

@@ -105,7 +105,7 @@ def list_allowed(path: Path) -> set[str]:
         "pytest_plugin.py",
     }:
         allowed = {"os.environ"}
-    if path == PACKAGE / "plugins" / "watch.py":  # the loop of `export --watch`
+    if path == PACKAGE / "cli" / "watch.py":  # the loop of `export --watch`
         allowed = {"os.environ", "sys.stdout"}
     is_step = path.parent.name == "passes" or path.name == "access_tracer.py"
     if path.is_relative_to(PACKAGE / "worker") or is_step:
@@ -121,7 +121,7 @@ def list_allowed(path: Path) -> set[str]:
             allowed = WORKER | {"os.environ", "os.environb"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
-    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "plugins"):
+    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "commands"):
         # These are programs, like a worker. The observer describes the user's command line.
         allowed = ENTRY if path.name == "observer.py" else WORKER
     return allowed

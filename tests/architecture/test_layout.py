@@ -13,25 +13,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from exporter.core import _PLUGINS
-from exporter.core.check_table import KEY_CHECKS
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.syntax.table import read_keys
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "exporter"
 HEAVY = {"numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino", "torch"}
 #: `testing` runs in a process that has the module of a test.
 HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
-#: Plugins that are steps of a worker or checks.
-HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review", "rollout"}
-HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
-HEAVY_PACKAGES |= {"custom_ops", "data_files", "kernels", "quantization_steps"}
-HEAVY_PACKAGES |= {"captured_models", "large_float64", "operator_regions", "thorough_sets"}
-HEAVY_PACKAGES |= {"model_branches", "recheck", "metric", "comparators", "runtime_process"}
-HEAVY_PACKAGES |= {"weight_files", "weight_interface"}
-#: Parts of such a plugin that a manifest or a report needs.
-LIGHT_PARTS = {"declaration", "rows"}
 
 
 def packages() -> list[Path]:
@@ -60,10 +46,8 @@ def test_a_module_has_a_docstring() -> None:
 def is_heavy(module: str) -> bool:
     """Return whether a module is a heavy library, or may import torch, onnx or numpy."""
     first, *others = module.split(".")
-    own = [each for each in others if each != "plugins"][:1] if first == "exporter" else []
-    if LIGHT_PARTS & {*others}:
-        return False
-    return first in HEAVY or bool(own and (own[0] in HEAVY_PACKAGES or "child" in others))
+    is_own = first == "exporter" and bool(others)
+    return first in HEAVY or (is_own and (others[0] in HEAVY_PACKAGES or "child" in others))
 
 
 LIGHT = sorted(path for path in PACKAGE.rglob("*.py") if not is_heavy(name(path).replace("/", ".")))
@@ -78,8 +62,8 @@ def test_a_light_module_imports_nothing_heavy() -> None:
 
 
 def test_the_search_sees_imports_in_functions() -> None:
-    source = "def f():\n    from exporter.plugins.publish import child\n    import torch.nn\n"
-    assert {"exporter.plugins.publish.child", "torch.nn"} <= set(imported_modules(source))
+    source = "def f():\n    from exporter.commands.publish import child\n    import torch.nn\n"
+    assert {"exporter.commands.publish.child", "torch.nn"} <= set(imported_modules(source))
 
 
 def is_collected(path: PurePosixPath, config: pytest.Config) -> bool:
@@ -125,38 +109,39 @@ def test_the_site_has_each_page() -> None:
     assert {page for page in pages if f": {page}\n" not in navigation} == set()
 
 
-def list_plugin_keys(source: str) -> Iterator[str]:
-    """Return each key of the table of plugins that a module uses, except computed ones."""
+def computed_imports(source: str) -> Iterator[str]:
+    """Yield each import of a module whose name is not written in the call."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and any(
-            isinstance(each, ast.Name) and each.id == "import_plugin"
-            for each in (node.func, *node.args)
-        ):
-            # `map(import_plugin, keys)` has them in its second argument.
-            is_call = isinstance(node.func, ast.Name) and node.func.id == "import_plugin"
-            keys = node.args[:1] if is_call else node.args
-            texts = (each for arg in keys for each in ast.walk(arg))
-            yield from (each.value for each in texts if isinstance(each, ast.Constant))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            is_written = bool(node.args) and isinstance(node.args[0], ast.Constant)
+            yield from [ast.unparse(node)] * (not is_written)
 
 
-def test_the_table_of_plugins_has_each_key_that_is_used_and_no_other() -> None:
-    folder = PACKAGE / "plugins"
-    missing = {
-        key
-        for key, module in _PLUGINS.items()
-        if not (path := folder.joinpath(*module.split("."))).with_suffix(".py").is_file()
-        and not (path / "__init__.py").is_file()
-    }
-    assert missing == set()
-    used = {key for path in PACKAGE.rglob("*.py") for key in list_plugin_keys(path.read_text())}
-    # A declaration names plugins of its key; `Job.sandbox` is the key of its plugin.
-    used |= {plugin for key in read_keys(Settings).values() for plugin in key.plugins}
-    assert used | {"landlock", *KEY_CHECKS} == _PLUGINS.keys()
+#: These import what a manifest, an entry point or a list of preloaded modules names.
+IMPORT_BY_NAME = {
+    "cli/entry_point",
+    "commands/doctor/child",
+    "commands/verify/child",
+    "core/import_object",
+    "processes/child_call",
+    "runtimes/drivers/backend_driver",
+    "runtimes/drivers/driver",
+    "runtimes/drivers/onnxruntime_driver",
+    "runtimes/drivers/server",
+    "runtimes/runtime_registry",
+    "worker/dependencies/opened_files",
+    "worker/fork_server",
+    "worker/model/generation",
+    "worker/torch_private/guards",
+}
 
 
-def test_the_keys_of_plugins_are_found() -> None:
-    source = "a = import_plugin('x', 'check').f()\nb, c = map(import_plugin, ('y', 'z'))\n"
-    assert set(list_plugin_keys(source)) == {"x", "y", "z"}
+def test_an_import_names_its_module() -> None:
+    assert {
+        name(path).partition("/")[2]
+        for path in PACKAGE.rglob("*.py")
+        if [*computed_imports(path.read_text("utf-8"))]
+    } == IMPORT_BY_NAME
 
 
 #: Files of projects of users and of other packages, in comments.

@@ -1,4 +1,4 @@
-"""Only `worker/torch_private` and its speed-ups use private parts of torch and onnxscript."""
+"""Only `worker/torch_private` uses private parts of torch and onnxscript."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ PUBLIC = sorted(
     path
     for path in PACKAGE.rglob("*.py")
     if not path.is_relative_to(PACKAGE / "worker" / "torch_private")
-    and path != PACKAGE / "plugins" / "export_speedups.py"
 )
 LIBRARIES = ("torch", "onnxscript", "onnx_ir")
 #: Functions that read or change an attribute by name.

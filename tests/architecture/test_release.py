@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.plugins.doctor.doctor import MINIMUM_PYTHON
+from exporter.commands.doctor.doctor import MINIMUM_PYTHON
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from exporter.manifest import Manifest
-from exporter.plugins.report_files import render_exports
 from exporter.records.record import RunRecord
+from exporter.report.report_files import render_exports
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.cluster.dask_engine import DaskEngine
 from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
-from exporter.plugins.cluster.dask_engine import DaskEngine
 from exporter.program import run_plan
 from exporter.records.record import Status
 from tests.faults import campaign

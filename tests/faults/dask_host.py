@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.cache import fingerprint
-from exporter.plugins.cluster import host_run
+from exporter.cluster import host_run
 from exporter.processes import ForkServerStarter
 
 _WORKER = Path(__file__).with_name("worker.py")

@@ -140,7 +140,7 @@ def test_results_are_kept_if_the_scheduler_is_lost(
 def test_a_stopped_host_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.plugins.cluster.cluster_hosts._SILENCE", 5.0)
+    monkeypatch.setattr("exporter.cluster.cluster_hosts._SILENCE", 5.0)
     project = tmp_path / "project"
     campaign.make_project(project, models=12, opsets=2, pause=0.2)
     cluster = Cluster(tmp_path / "cluster", 2)

@@ -27,10 +27,10 @@ from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.plugins.store import Store, StoreLimits
 from exporter.processes import make_worker_environment
 from exporter.program import run_plan
 from exporter.records.record import read_run
+from exporter.store import Store, StoreLimits
 from tests.faults import campaign, corruption
 from tests.faults.lasting_server import LastingStarter, timeless
 from tests.integration.project import format_entry
@@ -98,7 +98,7 @@ EDITS: dict[str, tuple[Any, ...]] = {
     "library": ("library-1", "library-2"),
     "variable": (None, "2.0"),
     # A module that the helper searches for, also as a folder, and those that no import finds.
-    "module": (None, "optional.py", "optional/__init__.py", "optional/data.txt", "other.py"),
+    "module": (None, "commands.py", "optional/__init__.py", "optional/data.txt", "other.py"),
     "neighbor": (None, "conftest.py", "net_library.txt", "models_BACKUP.py", "net_library.py"),
 }
 

@@ -14,8 +14,8 @@ from exporter.environments import (
     find_environment,
     read_shared_packages,
 )
-from exporter.plugins import installation
-from exporter.plugins.installation import InstallationFailure, install_environment
+from exporter.pipeline import installation
+from exporter.pipeline.installation import InstallationFailure, install_environment
 from tests.integration.wheels import write_wheel
 
 # `find_spec("pip")` warns if an earlier test of the process imported distutils, as torch can.

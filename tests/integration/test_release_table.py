@@ -23,7 +23,7 @@ from exporter.manifest.syntax.releases import (
     find_limits,
     format_release,
 )
-from exporter.plugins.installation import InstallationFailure, install_environment
+from exporter.pipeline.installation import InstallationFailure, install_environment
 
 #: The first release with a wheel for Python 3.11, and the last one to install.
 FIRST, LAST = (1, 15), (1, 32)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.plugins import landlock
 from exporter.records.record import Status
+from exporter.worker.process import landlock
 from tests.integration.project import make_project, read_cells, run_exporter
 
 MODELS = """

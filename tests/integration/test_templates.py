@@ -10,8 +10,8 @@ import jinja2
 import pytest
 from jinja2 import meta
 
-from exporter.plugins.model_pages import build_model_page
 from exporter.records.record import Status
+from exporter.report.pages.model_pages import build_model_page
 from exporter.report.pages.page_files import build_overview
 from exporter.report.pages.templates import _create_environment, find_packaged_templates
 from exporter.report.rows.cells import AcceptanceHistory, Row

@@ -36,9 +36,9 @@ from exporter.manifest import FindingKind
 from exporter.manifest.resolved.policy import LIMITS
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.runtimes import RUNTIMES
-from exporter.plugins.report_files import GROUP as REPORT_GROUP
 from exporter.records.baseline import AcceptedModel
 from exporter.records.record import CellId
+from exporter.report.report_files import GROUP as REPORT_GROUP
 
 ROOT = Path(__file__).parents[2]
 #: The committed snapshot of the last release.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode
-from exporter.plugins.store.store_entry import parse_entry
 from exporter.records.record import Status
+from exporter.store.store_entry import parse_entry
 from tests.integration.project import run_exporter
 
 ARCHIVES = sorted(Path(__file__).parent.glob("*.zip"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from exporter.commands.repro.repro import ReproducedCell, write_reproducer
 from exporter.jobs import JobFolder
 from exporter.planning.plan import choose_route
-from exporter.plugins.repro.repro import ReproducedCell, write_reproducer
 from exporter.records.record import Record
 from tests.traps.prove import CPU
 from tests.traps.trap import ROOT, Trap

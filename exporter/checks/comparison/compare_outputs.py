@@ -8,25 +8,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from exporter.checks.comparison import custom_comparison
 from exporter.checks.comparison.compare_arrays import (
     Comparison,
     compare_arrays,
     measure_scale,
     report_mismatch,
 )
+from exporter.checks.comparison.tensor_limit import choose_limit
 from exporter.checks.comparison.tolerance import (
     PRECISIONS,
     Limit,
     OutputContext,
     Precision,
-    compute_limit,
-    compute_limit_without_float64,
     is_float,
     is_limit_measured,
     measure_uncertainty,
 )
 from exporter.checks.protocol import SampleData, SelectionData
-from exporter.core import import_plugin
 from exporter.core.text import pluralize
 from exporter.jobs import Reference
 from exporter.manifest import Input, ModelSpec
@@ -227,23 +226,6 @@ def split_float64_items(value: OnnxValue | None, count: int) -> list[Array | Non
     return [None] * count
 
 
-def choose_limit(
-    expected: Array, wide: Array | None, output: OutputContext
-) -> tuple[Limit | None, Array]:
-    """Return the limit of one tensor, None if values must be equal, and the values it refers to.
-
-    `wide`: The same output in float64.
-    """
-    if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
-        return None, expected
-    if not output.is_exact and is_limit_measured(output):
-        return compute_limit_without_float64(output, measure_scale(expected)), expected
-    is_usable = wide is not None and wide.shape == expected.shape and measure_scale(wide) > 0
-    is_exact = is_usable and is_limit_measured(output)
-    target = wide if is_exact and wide is not None else expected
-    return compute_limit(output, measure_scale(target), exact=is_exact), target
-
-
 def _compare_masked(
     actual: object, expected: Array, wide: Array | None, data: SampleData, output: OutputContext
 ) -> Comparison:
@@ -279,7 +261,7 @@ def _compare_tensor(
     limit, target = choose_limit(expected, wide, output)
     comparator = output.output.compare
     if comparator is not None and not comparator.rows:
-        compare_by = import_plugin("comparator", "check").compare_by
+        compare_by = custom_comparison.compare_by
         compared: Comparison = compare_by(comparator, actual, expected, target, limit, output)
         return compared
     comparison = compare_arrays(actual, expected, limit, target)

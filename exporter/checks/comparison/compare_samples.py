@@ -13,9 +13,9 @@ import numpy as np
 
 from exporter.checks.comparison.compare_arrays import Comparison, find_mismatch
 from exporter.checks.comparison.compare_outputs import compare_output
+from exporter.checks.comparison.custom_comparison import order_rows
 from exporter.checks.comparison.tolerance import Limit, OutputContext
 from exporter.checks.protocol import CheckContext, DamagedSample, SampleData
-from exporter.core import import_plugin
 from exporter.core.text import pluralize, round_up_two_digits
 from exporter.jobs import Sample
 from exporter.manifest import Output
@@ -228,7 +228,7 @@ def compare_values(
     outputs = [OutputContext(context, index, device, sample.exact, is_usual) for index in indices]
     ordered = list(values)
     if any(output.compare and output.compare.rows for output in context.spec.outputs):
-        ordered = list(import_plugin("comparator", "check").order_rows(values, data, outputs))
+        ordered = list(order_rows(values, data, outputs))
     for index in sample.undefined:
         ordered[index] = _accept_undefined(ordered[index], data.outputs[index])
     return [

@@ -8,29 +8,27 @@ from __future__ import annotations
 import os
 import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from exporter.cli import noop
 from exporter.cli.options import (
     no_store_option,
+    read_environment_names,
     result_options,
     root_option,
     selection_options,
 )
 from exporter.cli.output.terminal import print_line, print_summary
-from exporter.core import import_plugin
-from exporter.core.errors import ExitCode, ExportSummary
-from exporter.core.text import join_names, pluralize
+from exporter.core.errors import ExitCode
 from exporter.core.toml_table import read_setting
 from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
     from exporter.planning.plan import Shard
-    from exporter.program import ExportResult
 
 #: Flags with which an export without changes is more than its last summary.
 _OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
@@ -119,7 +117,7 @@ def export(
         flags[name] = flags[name] or flags["verbose"]
     has_options = shard or build or any(flags[name] for name in _OF_RUN)
     if selection.is_everything and not has_options:
-        summary: ExportSummary | None = import_plugin("noop").load_snapshot(root)
+        summary = noop.load_snapshot(root)
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
@@ -127,6 +125,7 @@ def export(
     refused = shard or not is_local or any(flags[name] for name in _NOT_WATCHED)
     if flags["watch"] and refused:
         raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
+    since = 0 if build else noop.read_filesystem_clock(root)
     # The first worker starts before the settings are validated.
     with closing(make_starter(os.environ, read_environment_names(root))) as starter:
         if not flags["dry_run"] and is_local:
@@ -134,9 +133,10 @@ def export(
             starter.prepare()
         # A no-op must not import the build.
         from exporter import program
+        from exporter.cli.output.export_result import print_result
         from exporter.cli.output.progress import observe_progress
         from exporter.cli.output.tables import open_project, show_plan
-        from exporter.pipeline.export_options import ExportOptions
+        from exporter.export_options import ExportOptions
 
         options = ExportOptions(
             selection=selection,
@@ -151,7 +151,9 @@ def export(
             build=build,
         )
         if flags["watch"]:
-            import_plugin("watch").watch(root, options, starter, flags)
+            from exporter.cli.watch import watch
+
+            watch(root, options, starter, flags)
         if flags["dry_run"]:
             show_plan(program.plan(open_project(root), options, os.environ))
             return ExitCode.OK
@@ -161,49 +163,9 @@ def export(
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         if flags["stats"]:
-            import_plugin("store").show_statistics(result.manifest.project, result.statistics)
+            from exporter.cli.output.store_use import show_statistics
+
+            show_statistics(result.manifest.project, result.store)
         if not flags["quiet"]:
-            import_plugin("noop").save_summary(result, summary)
+            noop.save_summary(result, summary, since)
         return summary.code
-
-
-def print_result(
-    result: ExportResult, started: float, flags: dict[str, bool], *, has_tables: bool
-) -> ExportSummary:
-    from exporter.cli.output.tables import make_summary, print_file_problems
-    from exporter.processes.environment import describe_untested_torch
-
-    summary = make_summary(
-        result.manifest,
-        result.plan,
-        result.results.run,
-        restored=len(result.results.restored),
-        timings=flags["timings"],
-        grid=not flags["quiet"],
-    )
-    print_file_problems(result.manifest)
-    if (line := describe_untested_torch()) and not flags["quiet"]:
-        print_line(line)
-    if has_tables and not flags["quiet"]:
-        project, by_cell = result.manifest.project, result.results.run.by_cell()
-        records = (by_cell.get(planned.cell) for planned in result.plan.selected)
-        names = dict.fromkeys(each.artifact.file for each in records if each and each.artifact)
-        lines = [f"files: {join_names([f'{project.build}/{each}' for each in names], 2)}"]
-        lines = [*(lines if names else ()), describe_tables(result)]
-        *others, counts = summary.lines
-        summary = replace(summary, lines=(*others, *((line, None) for line in lines), counts))
-    print_summary(summary, time.monotonic() - started)
-    return summary
-
-
-def describe_tables(result: ExportResult) -> str:
-    if result.has_tables:
-        return f"tables: {result.manifest.project.reports}/COMPATIBILITY.md"
-    cells = pluralize(len(result.results.missing), "cell")
-    has = "has" if len(result.results.missing) == 1 else "have"
-    return f"tables: not written, because {cells} {has} no current result; run `exporter export`"
-
-
-def read_environment_names(root: Path) -> list[str]:
-    variables: list[str] = read_setting(root, "environment", [])
-    return list(map(str, variables))

@@ -9,9 +9,9 @@ import click
 
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option
+from exporter.cli.output import github
 from exporter.cli.output.tables import open_project, print_result_notes, show_findings
 from exporter.cli.output.terminal import print_document, print_error
-from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_names
 from exporter.pipeline.build_folder import BuildFolder
@@ -32,7 +32,7 @@ _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the bas
 def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
     manifest = open_project(root)
-    build, github = BuildFolder.from_project(manifest.project).path, import_plugin("github")
+    build = BuildFolder.from_project(manifest.project).path
     try:
         result = gate_run.gate(manifest, os.environ, against)
     except ExporterError as error:

@@ -1,17 +1,13 @@
-"""Print the progress of an export."""
+"""The observer that prints the progress of an export."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exporter.cli.output.terminal import is_terminal, print_line
-from exporter.core import import_plugin
-from exporter.pipeline.decisions import Decisions
+from exporter.cli.output.line_progress import LineProgress, QuietProgress
+from exporter.cli.output.terminal import is_terminal
 from exporter.pipeline.supervisor import BuildObserver
-from exporter.records.record import CellId, Record, Status
-from exporter.report.rows.cells import group_by_opset
 
 
 @contextmanager
@@ -24,60 +20,7 @@ def observe_progress(*, explain: bool, quiet: bool = False) -> Iterator[BuildObs
     if quiet or not is_terminal():
         yield QuietProgress(explain=explain) if quiet else LineProgress(explain=explain)
         return
-    with import_plugin("live").show_progress(explain=explain) as progress:
+    from exporter.cli.output.live_progress import show_progress
+
+    with show_progress(explain=explain) as progress:
         yield progress
-
-
-class LineProgress(BuildObserver):
-    """Prints a line for each finished model. The summary has the red cells."""
-
-    def __init__(self, *, explain: bool = False) -> None:
-        self._explain = explain
-        self.cells: set[CellId] = set()
-        self.total = 0
-        self.done = 0
-        self.red = 0
-        self.has_finished_model = False
-        self.restored = 0
-        self._statuses: dict[str, Counter[str]] = {}
-
-    def on_decisions(self, decisions: Decisions) -> None:
-        """Store the number of cells; print the reasons if requested."""
-        self.total = len(decisions.to_run)
-        self.restored = len(decisions.hits)
-        self.cells = {*decisions.reasons, *decisions.hits}
-        if self._explain:
-            for verb, reasons in (
-                ("runs", decisions.reasons),
-                ("is restored from the store", decisions.hits),
-            ):
-                groups = group_by_opset(reasons.items(), lambda each: each[0], lambda each: each[1])
-                for group in groups:
-                    self.print(f"{group.label} {verb}: {group.first[1]}")
-
-    def on_cell_done(self, record: Record) -> None:
-        self.done += 1
-        self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
-        self.red += record.status.is_red
-
-    def on_model_done(self, model: str) -> None:
-        """Print the number of the model's cells per status."""
-        self.has_finished_model = True
-        statuses = self._statuses.get(model, Counter())
-        counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
-        color = "red" if any(Status(status).is_red for status in statuses) else None
-        line = f"[{self.done:{len(str(self.total))}}/{self.total}] {model}: {counts}"
-        self.print(line, color=color)
-
-    def on_note(self, message: str) -> None:
-        self.print(message)
-
-    def print(self, text: str, *, color: str | None = None) -> None:
-        print_line(text, color=color)
-
-
-class QuietProgress(LineProgress):
-    """Prints notes, and the reasons if requested."""
-
-    def on_model_done(self, model: str) -> None:
-        """Do nothing: the summary has the counts."""

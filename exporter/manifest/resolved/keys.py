@@ -208,15 +208,11 @@ class Keys(Table):
     metric: Annotated[Metric | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
     PyTorch and for the file. The cell is red if the file breaks one of the promises."""
-    generate: Annotated[
-        Generate | None, Key(gate="definition", plugins=("generate", "rollout"))
-    ] = None
+    generate: Annotated[Generate | None, Key(gate="definition")] = None
     """With `exporter = "transformers"`: `{ steps = 32 }`. The entry is the model's decoder, one
     file with a cache that may be empty. `NAME.interface.toml` has its inputs, outputs and axes, and
     `exporter add` writes it; see `recipes.md`."""
-    rollout: Annotated[
-        Rollout | None, Key(is_as_strict=is_implied, needs_model=True, plugins=("rollout",))
-    ] = None
+    rollout: Annotated[Rollout | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
     PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""
     tokens: Annotated[
@@ -224,7 +220,6 @@ class Keys(Table):
         Key(
             affects="check",
             is_as_strict=lambda old, new: new is None or (old and new >= old),
-            plugins=("rollout",),
         ),
     ] = None
     """`0.95`, for a float16 or quantized file: the least share of the loop's tokens that are

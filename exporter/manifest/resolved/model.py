@@ -362,11 +362,6 @@ class ModelSpec(Keys):
         return self.options.get("export_params") is False
 
     @property
-    def file_step(self) -> str:
-        """The plugin that writes another file from the exported one, or ""."""
-        return "passes" if self.passes else ""
-
-    @property
     def step_files(self) -> tuple[str, ...]:
         """The files with the functions of that plugin, relative to the manifest."""
         return tuple(each.call.rpartition(":")[0] for each in self.passes)

@@ -6,18 +6,17 @@ distinguishes them. The sizes 0 and 1 are never examples, because the exporter s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from math import isqrt
+from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.core import import_plugin
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Axis, SizeRule, find_bases
+from exporter.manifest.rules import derived_axes
+from exporter.manifest.rules.axis_sizes import find_free_sizes, format_size_limits, list_sizes
+from exporter.manifest.rules.derived_axes import list_needed_axes
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.signature import NamedShape, resolve_shapes
 from exporter.manifest.schema.tables import AxisTable
-from exporter.manifest.syntax.fields import MAX_SIZE
-from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
+from exporter.manifest.syntax.values import KeyPath, format_key, quote
 
 #: The keys of an axis whose size other axes determine.
 _DERIVED_KEYS = frozenset({"sum", "difference", "product", "of", "stride", "kernel", "padding"})
@@ -35,19 +34,8 @@ def _list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) ->
     """
     if not _derives(tables):
         return shapes
-    needed: Iterable[str] = import_plugin("derived_axes").list_needed_axes(tables, shapes)
+    needed: Iterable[str] = list_needed_axes(tables, shapes)
     return needed
-
-
-def format_size_limits(axis: Axis) -> str:
-    limits = [f"at least {axis.min}"]
-    limits += [f"at most {axis.max}"] if axis.max is not None else []
-    limits += [f"a multiple of {axis.multiple_of}"] if axis.multiple_of > 1 else []
-    return join_words(limits)
-
-
-#: Candidates for a prime: the gaps between primes below `MAX_SIZE` are smaller than 300.
-_ATTEMPTS = 1000
 
 
 def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tuple[Axis, ...]:
@@ -66,9 +54,8 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
             hint = suggest_name(name, names)
             model.add_problem(("axes", name), f"no input or output has this axis{hint}")
     tables = {name: table for name, table in all_tables.items() if name in names}
-    derived_axes = import_plugin("derived_axes") if _derives(tables) else None
     rules: dict[str, SizeRule] = {}
-    if derived_axes:
+    if _derives(tables):
         rules = derived_axes.resolve_size_rules(model, tables, inputs)
     bases = find_bases(rules, rules)
     sized = inputs.union(bases) - rules.keys()
@@ -78,7 +65,7 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
         )
         for name in names
     ]
-    if derived_axes and rules:
+    if rules:
         axes = derived_axes.complete_examples(model, shapes, axes, inputs)
     used = {axis.example for axis in axes if axis.name in sized and axis.example is not None}
     used |= {axis.example for axis in axes if axis.rule and axis.example is not None}
@@ -162,28 +149,3 @@ def check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -
     if not axis.allows(size):
         limits = format_size_limits(axis)
         model.add_problem(path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}")
-
-
-def find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
-    """Return unused sizes: multiples by primes from 3, then all others from 2.
-
-    The multiple by 1 is the last one, because the capture may fix an axis of this size.
-    """
-    factors = range(max(3, -(-axis.min // axis.multiple_of)), MAX_SIZE)
-    primes = (
-        number
-        for number in islice(factors, _ATTEMPTS)
-        if all(number % divisor for divisor in range(2, isqrt(number) + 1))
-    )
-    multiples = (axis.multiple_of * prime for prime in primes)
-    others = islice(list_sizes(axis, max(2 * axis.multiple_of, axis.min)), _ATTEMPTS)
-    last = (axis.multiple_of,) if axis.multiple_of > 1 else ()
-    sizes = chain(multiples, others, last)
-    return (size for size in sizes if axis.allows(size) and size not in used)
-
-
-def list_sizes(axis: Axis, first: int) -> range:
-    """Return the promised sizes from `first`."""
-    step = axis.multiple_of
-    last = MAX_SIZE if axis.max is None else axis.max
-    return range(-(-first // step) * step, last + 1, step)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.core import import_plugin
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Dim
 from exporter.manifest.rules.layers import EffectiveSettings
@@ -18,7 +17,6 @@ from exporter.manifest.schema.tables import (
     InputTable,
     OutputTable,
 )
-from exporter.manifest.syntax.fields import PLACEHOLDER
 from exporter.manifest.syntax.values import (
     KeyPath,
     find_next_position,
@@ -104,30 +102,6 @@ def _apply_dynamic_axes(
     return NamedShape(path=shape.path, name=shape.name, dims=tuple(dims), sizes=sizes)
 
 
-#: The keys of an entry with tables that have `repeat`.
-REPEATED = ("inputs", "outputs", "constants", "containers")
-
-
-def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
-    """Return the model with a separate table for each copy."""
-    keys = (key for key in REPEATED if model.has_valid(key))
-    tables = (table for key in keys for table in getattr(model.settings, key))
-    if not any(each.repeat or PLACEHOLDER.search(getattr(each, "at", "") or "") for each in tables):
-        return model
-    expanded: EffectiveSettings = import_plugin("repeat").expand_repeats(model)
-    return expanded
-
-
-def resolve_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
-    """Return the path of each input; see `list_call_paths`. Report conflicts."""
-    paths = list_call_paths(model)
-    settings = model.settings
-    others = (settings.inputs_from, settings.constants, settings.containers)
-    if any(others) or any(each.at or each.scalar or each.optional for each in settings.inputs):
-        import_plugin("call").check_call(model, paths)
-    return paths
-
-
 def list_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
     """Return the path of each input; without `at`, the next free position of `args`.
 
@@ -147,14 +121,6 @@ def list_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
         used = [steps for root, steps in parsed if root == "args"]
         paths.append(table.at or f"args[{find_next_position(used, reserved)}]")
     return tuple(paths)
-
-
-def complete_input_names(model: EffectiveSettings) -> EffectiveSettings:
-    """Return the model with a name for each input; report inputs that can have none."""
-    if not model.has_valid("inputs") or all(table.name for table in model.settings.inputs):
-        return model
-    completed: EffectiveSettings = import_plugin("forward").complete_input_names(model)
-    return completed
 
 
 def list_paths(model: EffectiveSettings, key: str) -> list[str]:

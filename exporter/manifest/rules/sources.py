@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import posixpath
 
-from exporter.core import import_plugin
 from exporter.core.frozen_model import Plain
-from exporter.manifest.resolved.call import Container
-from exporter.manifest.resolved.keys import CustomOp
 from exporter.manifest.resolved.model import (
     ModelSpec,
-    Override,
     ParameterNames,
     StateNames,
 )
@@ -203,21 +199,6 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
             return ParameterNames(names=names)
 
 
-def resolve_artifact(model: EffectiveSettings) -> str:
-    """Return the path relative to the model's manifest, with the placeholder.
-
-    If there is none, check that an exporter can write the files.
-    """
-    if model.settings.artifact:
-        path: str = import_plugin("artifact").resolve_artifact(model)
-        return path
-    check_exporter(model)
-    check_sequences(model)
-    if model.settings.source.endswith(SAVED_MODELS):
-        import_plugin("saved_source").check_saved_source(model)
-    return ""
-
-
 def resolve_depends(model: EffectiveSettings) -> tuple[str, ...]:
     """Return the globs relative to the entry; report those without files."""
     path = ("depends",)
@@ -237,36 +218,3 @@ def resolve_depends(model: EffectiveSettings) -> tuple[str, ...]:
             model.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
         files.append(posixpath.relpath(name, model.entry.folder or "."))
     return tuple(files)
-
-
-def resolve_custom_ops(model: EffectiveSettings) -> tuple[CustomOp, ...]:
-    """Return the operators in the order of the manifest."""
-    if not model.settings.custom_ops:
-        return ()
-    resolved: tuple[CustomOp, ...] = import_plugin("custom_op_rules").resolve_custom_ops(model)
-    return resolved
-
-
-def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
-    """Return every container with a type, after a check of its reference."""
-    if not model.settings.containers:
-        return ()
-    containers: tuple[Container, ...] = import_plugin("call").resolve_containers(model)
-    return containers
-
-
-def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
-    """Return the options of the entry, after a check of these and of those of its overrides."""
-    overrides = (table.options for table in model.settings.overrides)
-    if not any(each.model_fields_set for each in (model.settings.options, *overrides)):
-        return {}
-    options: dict[str, Plain] = import_plugin("options").resolve_options(model)
-    return options
-
-
-def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
-    """Return the overrides, and report those that change nothing or all cells."""
-    if not model.settings.overrides:
-        return ()
-    overrides: tuple[Override, ...] = import_plugin("overrides").resolve_overrides(model)
-    return overrides

@@ -12,27 +12,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from exporter.core import import_plugin
 from exporter.core.errors import Problem
+from exporter.manifest.rules.invalid_tables import format_errors, warn_of_deprecated_keys
 from exporter.manifest.rules.layers import Layer
 from exporter.manifest.schema.entry import Document, Settings
 from exporter.manifest.syntax.table import Table, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import KeyPath
-
-#: Values of required keys for messages.
-EXAMPLES = {
-    "format": "1",
-    "inputs": '[{ name = "x", shape = ["batch", 4] }]',
-    "opsets": "[17, 18]",
-    "outputs": '[{ name = "y", shape = ["batch", 3] }]',
-    "reason": '"why it is accepted"',
-    "requirements": '["onnxruntime==1.20.*"]',
-    "runtime": '"onnxruntime"',
-    "shape": '["batch", 4]',
-    "source": '"net.py:Net"',
-}
-
 
 T = TypeVar("T", bound=Table)
 #: A problem below these keys removes a path of this length; below other keys only the key.
@@ -92,11 +78,11 @@ def validate(
     for step in path:
         raw = raw[step]
     if any(key.deprecated for each in _list_tables(Table) for key in read_keys(each).values()):
-        import_plugin("deprecated").warn_of_deprecated_keys(table, file, path, raw)
+        warn_of_deprecated_keys(table, file, path, raw)
     try:
         return table.model_validate(raw), {}
     except ValidationError as error:
-        problems = list(import_plugin("invalid_table").format_errors(error, table))
+        problems = list(format_errors(error, table))
     removed: dict[KeyPath, tuple[Problem, ...]] = {}
     for inner, message in problems:
         problem = file.build_problem((*path, *inner), message)

@@ -27,7 +27,7 @@ from exporter.manifest.schema.tables import (
     WeightsField,
 )
 from exporter.manifest.syntax import fields
-from exporter.manifest.syntax.table import Key, Table
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import CaptureName, quote
 
 
@@ -253,7 +253,7 @@ class Settings(Keys):
     devices: Annotated[Items[fields.Line], Field(min_length=1)] = ("cpu",)
     """The devices that check each file. `"cpu@NAME"` exports and checks it with the packages of
     `[tool.exporter.toolchains.NAME]`."""
-    passes: Annotated[Items[PassField], Key(plugins=("passes",))] = ()
+    passes: Items[PassField] = ()
     """`["passes.py:slim", { call = "passes.py:quantize", per_channel = true }]`: functions that
     make the file that ships, in order. Each reads the file `source` and writes the file `target`;
     `samples` receives input sets for calibration. All checks are for the last file: see

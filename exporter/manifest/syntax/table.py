@@ -31,8 +31,6 @@ class Key:
     """Whether the second value promises as much as the first. Without it: if it is equal."""
     shown: Callable[[Any], str] | bool = True
     """The text of the value on the model's page; `True`: the notation of manifests."""
-    plugins: tuple[str, ...] = ()
-    """The plugins whose part `declaration` resolves the value; see `import_plugin`."""
     needs_model: bool = False
     """Whether its check needs the loaded model, so the file cannot be checked alone."""
     deprecated: tuple[str, str] | None = None

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from exporter.core import import_plugin
 from exporter.core.device_name import DeviceName
 from exporter.manifest import Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import RunRecord, Status
 from exporter.report.formats import INITIAL, LEGEND, MARKS, Mark
-from exporter.report.rows import artifacts, failures, matrix
+from exporter.report.pages import model_pages
+from exporter.report.pages.model_pages import PAGES, TEMPLATE
+from exporter.report.rows import artifacts, failures, matrix, variants
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,
@@ -25,6 +26,7 @@ from exporter.report.rows.cells import (
     group_cells,
     list_initial_models,
 )
+from exporter.report.rows.failure_clusters import cluster_cells
 from exporter.report.rows.gate_rows import GateRows
 
 #: The largest number of models that a row lists by name.
@@ -47,8 +49,7 @@ def build_overview(
     tables = matrix.build_matrix(manifest, by_model, history)
     by_id = {spec.id: spec for spec in manifest.models}
     specs = [by_id[row["model"]] for part in tables for row in part["rows"]]
-    clusters = import_plugin("red").cluster_cells(red, manifest, history) if red else ()
-    steps = dict.fromkeys(spec.file_step for spec in manifest.models if spec.parent)
+    clusters = cluster_cells(red, manifest, history) if red else ()
     return {
         "project": manifest.project.name,
         "problems": tuple(str(problem) for problem in manifest.problems),
@@ -69,11 +70,7 @@ def build_overview(
             for row in [matrix.summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
-        "variants": tuple(
-            row
-            for step in steps
-            for row in import_plugin(step, "rows").build_rows(manifest.models, by_model)
-        ),
+        "variants": variants.build_rows(manifest.models, by_model),
         "metrics": artifacts.build_metric_rows(by_model),
         "red": {"cells": len(red), "clusters": clusters},
         "not_run": _build_section(cells, None),
@@ -191,8 +188,6 @@ def _list_routes(cells: Iterable[Cell]) -> tuple[Row, ...]:
 
 OVERVIEW = "COMPATIBILITY.md"
 _OVERVIEW_TEMPLATE = "compatibility.md"
-#: The folder of the models' pages. Only files that begin with `MARK` belong to the report.
-PAGES = "models"
 MARK = "<!-- Written by `exporter report` from the results; changes here will be lost. -->\n"
 
 
@@ -221,7 +216,7 @@ def render_pages(
     options = (templates, project.style, project.command)
     text = render(_OVERVIEW_TEMPLATE, *options, page=page)
     files = {OVERVIEW: f"{MARK}\n{text}"}
-    pages = import_plugin("pages")
+    pages = model_pages
     for spec in manifest.models:
         support = matrix.build_support_rows(spec, by_model[spec.id], manifest, run.tools)
         values = pages.build_model_page(spec, by_model[spec.id], project, history, support)
@@ -234,7 +229,7 @@ def preload_pages(project: Project) -> None:
     """Load the templates in advance; rendering reports any problem with them."""
     from exporter.report.pages.templates import preload
 
-    for name in (_OVERVIEW_TEMPLATE, import_plugin("pages").TEMPLATE):
+    for name in (_OVERVIEW_TEMPLATE, TEMPLATE):
         preload(name, Path(project.root) / project.templates, project.style, project.command)
 
 

@@ -10,7 +10,6 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.core import import_plugin
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import format_bytes, format_command, join_lines, join_names, pluralize
 from exporter.gate.baseline_comparison import find_first_releases
@@ -28,7 +27,7 @@ from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
 from exporter.records.record import CellId, Record
-from exporter.report.rows import failures
+from exporter.report.rows import failures, foreseen_failures
 from exporter.report.rows.cells import (
     format_changed_tools,
     format_export_command,
@@ -235,7 +234,7 @@ def _build_finding_row(
     code = record.failure_code if record else ""
     expectations: Iterable[str] = ()
     if record and records[0].status.is_red:
-        foreseen = import_plugin("expect")
+        foreseen = foreseen_failures
         expectations = foreseen.format_expectations(specs[first.cell.model], records)
     repro = failures.format_repro_command(record, project) if record else ""
     again = format_export_command(str(first.cell), project.command)

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from exporter.core import import_plugin
 from exporter.core.files import QUIET_FLAG
 from exporter.core.import_object import SEARCHED, RecordingFinder
-from exporter.core.system import IS_LINUX, find_open_path
+from exporter.core.system import find_open_path
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.executed_code import EXECUTED
+from exporter.worker.dependencies.file_access import Access
 
 #: The folders of the standard library and of this package.
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
@@ -132,34 +132,6 @@ class FileAccesses:
     """Dependencies that cannot be tracked, in words."""
 
 
-#: A file without a name in a folder, as `tempfile.TemporaryFile` creates it; only Linux has it.
-_UNNAMED = os.O_TMPFILE if IS_LINUX else -1
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A path that the process opened for the first time with these flags."""
-
-    path: str
-    """Absolute; "" if the tracer could not read it."""
-    flags: int
-
-    @property
-    def is_write(self) -> bool:
-        """Whether the call replaces the content or only writes."""
-        only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
-        is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # the latter creates the file
-        return only_writes or is_emptied or self._is_unnamed_file
-
-    @property
-    def is_folder(self) -> bool:
-        return bool(self.flags & os.O_DIRECTORY) and not self._is_unnamed_file
-
-    @property
-    def _is_unnamed_file(self) -> bool:
-        return self.flags & _UNNAMED == _UNNAMED
-
-
 class OpenedFiles:
     """The files that are used during `watch`.
 
@@ -180,7 +152,9 @@ class OpenedFiles:
         """Record the files that are used inside."""
         _HOOK.install()
         if self._trace:
-            self._tracer = import_plugin("tracer").AccessTracer.start()
+            from exporter.worker.dependencies.access_tracer import AccessTracer
+
+            self._tracer = AccessTracer.start()
         _HOOK.watchers.append(self)
         try:
             yield

@@ -19,7 +19,6 @@ import onnx_ir as ir
 import torch
 from torch.export import Dim, ExportedProgram
 
-from exporter.core import import_plugin
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
 from exporter.jobs import OpsetJob
@@ -30,8 +29,10 @@ from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
+from exporter.worker.model.generation import convert_part
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
+from exporter.worker.process.model_lines import list_obstacles
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private.capture import (
@@ -243,7 +244,7 @@ class Captures:
                 notes: tuple[str, ...] = ()
                 if route.capture == "draft":
                     report = read_draft_report(program)
-                    obstacles = import_plugin("draft").list_obstacles(report, self.root)
+                    obstacles = list_obstacles(report, self.root)
                     notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
                 self._captured[key] = CapturedProgram(program, Decompositions(), notes)
             finally:
@@ -305,7 +306,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     file. The temporary file `scratch` may have external data in its folder; see `_try_routes`.
     """
     if context.spec.generate is not None:
-        convert = import_plugin("generate", "work").convert_part
+        convert = convert_part
         graph = convert(context.model, context.spec, context.inputs, context.opset)
         return ExportedGraph(graph=graph, route=context.route)
     spec = resolve_function_types(context)

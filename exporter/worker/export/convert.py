@@ -18,7 +18,6 @@ from typing import Any, TextIO
 import onnx_ir as ir
 import torch
 
-from exporter.core import import_plugin
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.manifest.rules.sources import list_torch_options
@@ -37,11 +36,10 @@ from exporter.worker.model.exported_program import find_program, order_leaves
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.setup import apply_state
+from exporter.worker.torch_private import export_speedups as speedups
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.torch_private.internals import TracerWarning, is_fake, restore_module_hooks
-
-speedups = import_plugin("speedups")
 
 
 @contextmanager

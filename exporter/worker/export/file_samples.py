@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from exporter.core import import_plugin
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX
+from exporter.worker.export import model_branches, operator_regions
 from exporter.worker.export.attempts import ExportContext, ExportedFile
 from exporter.worker.export.size_terms import choose_breaking_sizes, read_conditions
 from exporter.worker.inputs.input_sets import (
@@ -34,8 +34,6 @@ from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 
 # The fork server loads them before it forks.
-model_branches = import_plugin("branches")
-operator_regions = import_plugin("regions")
 
 #: The promises without a sample if the export changed the model and what builds it.
 _CHANGED = "other sizes and branches, because the export changed the model"

@@ -9,7 +9,6 @@ from math import gcd, lcm, prod
 from types import MappingProxyType
 from typing import Literal
 
-from exporter.core import import_plugin
 from exporter.manifest import Axis, Case, InputsFrom, ModelSpec
 
 Sizes = Mapping[str, int]
@@ -357,20 +356,6 @@ def _filter_allowed(sizes: Iterable[int], axis: Axis, allows: Allows) -> Iterato
             return
         if allows(size):
             yield size
-
-
-def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
-    """Return every input set of a contract once, the declared one first.
-
-    `lengths`: The lengths of tables that an axis may exceed, for `thorough`.
-    """
-    usual = choose_usual_sets(spec)
-    if not spec.thorough:
-        return usual
-    sets = {chosen.name: chosen for chosen in usual}
-    for chosen in import_plugin("thorough").list_further_sets(spec, usual[0].sizes, lengths):
-        sets.setdefault(chosen.name, chosen)
-    return tuple(sets.values())
 
 
 def list_sweep(

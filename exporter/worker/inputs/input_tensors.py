@@ -10,18 +10,14 @@ from pathlib import Path
 
 import torch
 
-from exporter.core import import_plugin
 from exporter.core.import_object import load_attribute
 from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.records.record import Stage
+from exporter.worker.inputs import data_files, inputs_from
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet, select_inputs_function
 from exporter.worker.inputs.other_values import mirror_values, perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
-
-data_files = import_plugin("files")
-inputs_from = import_plugin("inputs_from")
-
 
 #: A normal distribution has no end. One of ten billion draws is above 6.5, which `relu6` clips.
 _NORMAL_END = 6.5

@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from exporter.core import import_plugin
 from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.values import Step, parse_call_path
 from exporter.runtimes import NO_KERNELS, Kernels
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.exported_program import find_program
+from exporter.worker.model.generation import select_part
 from exporter.worker.model.source_loader import Model
 from exporter.worker.torch_private import internals
 
@@ -75,9 +75,7 @@ def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     If the model generates, the wrapper calls the part that the entry names.
     """
     if spec.generate is not None:
-        part: torch.nn.Module = import_plugin("generate", "work").select_part(
-            model, spec, spec.generate
-        )
+        part: torch.nn.Module = select_part(model, spec, spec.generate)
         return part
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [container for container in spec.containers if container.is_object]
@@ -178,7 +176,7 @@ def _convert(conversion: _Conversion | None, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomOps:
-    """The custom operators of a model; none, unless `plugins/custom_ops.py` loads them."""
+    """The custom operators of a model; none, unless `custom_ops.py` loads them."""
 
     kernels: Kernels = NO_KERNELS
 

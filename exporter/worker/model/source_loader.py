@@ -17,21 +17,21 @@ from torch.nn.parameter import is_lazy
 
 from exporter.cache.states import hash_source
 from exporter.checks.validity_checks import BUILD_PREFIX
-from exporter.core import import_plugin
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
+from exporter.worker.model import captured_models
+from exporter.worker.model.generation import require_package
+from exporter.worker.model.mapped_weights import map_weights
+from exporter.worker.model.weight_files import load_weights
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.process.setup import seed_generators
 
 # The fork server loads them before it forks.
-map_weights = import_plugin("weights").map_weights
-load_weights = import_plugin("weights_file").load_weights
-captured_models = import_plugin("program")
 
 
 def require_hash(spec: ModelSpec, folder: Path) -> None:
@@ -94,7 +94,7 @@ def import_source(spec: ModelSpec, root: Path) -> None:
     with wrap_errors(Stage.SOURCE), map_weights():
         prepend_to_path(root)
         if spec.generate is not None:
-            import_plugin("generate", "work").require_package()  # its message has the fix
+            require_package()  # its message has the fix
         seed_generators(spec.seed)  # the import builds a model that is an object of the module
         load_attribute(spec.source, (root / spec.manifest).parent)
 

@@ -8,11 +8,9 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from exporter.core import import_plugin
 from exporter.core.text import pluralize, redact
 from exporter.records.record import Attempt, Stage, Status
-
-model_lines = import_plugin("error")  # a model may change what an import finds
+from exporter.worker.process import model_lines
 
 #: The import path and the finders before any model was loaded.
 _IMPORT_PATH, _FINDERS = tuple(sys.path), tuple(sys.meta_path)

@@ -14,7 +14,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from exporter.checks.comparison.compare_outputs import find_compared_positions
-from exporter.core import import_plugin
 from exporter.core.text import is_out_of_resources, pluralize
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
@@ -33,18 +32,18 @@ from exporter.worker.inputs.input_sets import (
     list_largest_sizes,
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.model import captured_models
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
+from exporter.worker.reference import large_float64
 from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.torch_private import internals
 
 # The fork server loads them before it forks.
-captured_models = import_plugin("program")
-large_float64 = import_plugin("float64")
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"
@@ -276,7 +275,7 @@ def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
 def build_float64_model(model: Model) -> tuple[Model | None, str]:
     """Return a model that computes in float64, or None and the reason.
 
-    It is a copy. If the weights are large, they are in a file; see `plugins/large_float64.py`.
+    It is a copy. If the weights are large, they are in a file; see `large_float64.py`.
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""

@@ -16,18 +16,20 @@ import torch
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.checks.validity_checks import HISTORY_PREFIX, STATEFUL_PREFIX
-from exporter.core import import_plugin
 from exporter.core.text import is_out_of_resources
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import list_items
+from exporter.worker.inputs import inputs_from
 from exporter.worker.inputs.call import Tensors, to_numpy
-from exporter.worker.inputs.input_sets import InputSet, choose_all_sets
+from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import compute_in_fork
+from exporter.worker.reference import call_failure, quantization_steps
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     EagerCall,
@@ -56,10 +58,6 @@ from exporter.worker.reference.noise import (
     list_table_lengths,
 )
 from exporter.worker.reference.python_state import PythonState, ReversedCalls, call_in_reverse
-
-call_failure = import_plugin("call_failure")
-inputs_from = import_plugin("inputs_from")
-quantization_steps = import_plugin("steps")
 
 
 @dataclass(frozen=True, slots=True)

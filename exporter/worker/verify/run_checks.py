@@ -11,7 +11,7 @@ from pathlib import Path
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
-from exporter.core import import_plugin
+from exporter.checks.structure_checks import explain_missing_kernel
 from exporter.core.check_table import DETERMINISM_CHECK, LOAD_CHECK
 from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.records.record import (
@@ -128,7 +128,7 @@ class FileProof:
             verdict = verdict or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
         except LoadFailure as error:
             # If no kernel for an operator is installed, the file is neither right nor wrong.
-            reason = import_plugin("load_failure").explain_missing_kernel(context, device)
+            reason = explain_missing_kernel(context, device)
             status = Status.UNAVAILABLE if reason else Status.ERROR
             load = CheckVerdict(status, Stage.LOAD, None, reason or str(error))
             if verdict is not None and status is Status.ERROR:

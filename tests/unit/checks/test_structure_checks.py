@@ -19,12 +19,12 @@ from exporter.checks.protocol import StructureCheck
 from exporter.checks.structure_checks import (
     check_opset,
     check_signature,
+    explain_missing_kernel,
     find_foreign_operators,
     find_minimum_ir_version,
 )
 from exporter.jobs import NamedWeight
 from exporter.manifest import CustomOp, Device
-from exporter.plugins.diagnosis.load_failure import explain_missing_kernel
 from exporter.records.record import Status
 from exporter.runtimes import Kernels
 from exporter.worker.verify import run_checks

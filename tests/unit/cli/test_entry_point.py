@@ -160,7 +160,7 @@ def test_a_closed_pipe_to_another_process_is_a_bug_with_its_traceback(
     def write(*_: object, **__: object) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    monkeypatch.setattr("exporter.plugins.inspection_command.list_cells.callback", write)
+    monkeypatch.setattr("exporter.commands.inspection_command.list_cells.callback", write)
     assert entry.run(["list"]) == 70
     assert "Broken pipe" in capsys.readouterr().err
 

@@ -17,13 +17,13 @@ import pytest
 
 from exporter.checks.validity_checks import check_placement
 from exporter.cli.entry_point import BUILT_IN, run
+from exporter.commands.doctor.doctor import examine_entry_points
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import find_plugins
 from exporter.manifest import Device
-from exporter.plugins.doctor.doctor import examine_entry_points
-from exporter.plugins.report_files import render_exports
 from exporter.records.record import Status
+from exporter.report.report_files import render_exports
 from exporter.runtimes import open_session
 from tests.distributions import write_distribution
 from tests.integration.results import make_green_project
@@ -41,7 +41,7 @@ import exporter
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.checks import STRUCTURE_CHECKS
 from exporter.core.check_table import FAILURE_CODES
-from exporter.plugins.revision_gate.contract_changes import find_contract_changes
+from exporter.gate.promise_changes import find_contract_changes
 from tests.unit.checks.contexts import contract, make_subject
 from tests.unit.factory import make_manifest
 from tests.unit.manifest.projects import load_model

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from exporter.core.git import find_head, find_last_change
-from exporter.plugins.report_files import list_versions
+from exporter.report.report_files import list_versions
 from tests.integration.project import run_git
 
 

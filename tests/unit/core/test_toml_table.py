@@ -10,13 +10,13 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.core.toml_errors import draw_excerpt, explain_syntax_error
 from exporter.core.toml_table import (
     find_root,
     find_settings,
     read_setting,
     read_toml_table,
 )
-from exporter.plugins.rules.toml_errors import draw_excerpt, explain_syntax_error
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from exporter.api.revision_comparison import ProjectState, compare_with_revision
 from exporter.gate.baseline_comparison import (
     accept_all,
     accept_some,
@@ -16,7 +17,6 @@ from exporter.gate.baseline_comparison import (
 from exporter.gate.contract_changes import describe_states
 from exporter.gate.finding import GateFinding
 from exporter.manifest import DEFAULT_GATE, Device, Expectation, FindingKind, Manifest
-from exporter.plugins.revision_gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.record import INITIAL_WEIGHTS, RunRecord
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from exporter.api.revision_comparison import ProjectState, compare_with_revision
 from exporter.gate.baseline_comparison import accept_some
 from exporter.gate.contract_changes import (
     DEFINING_KEYS,
@@ -14,6 +15,7 @@ from exporter.gate.contract_changes import (
     RESOLVED_KEYS,
 )
 from exporter.gate.finding import GateFinding
+from exporter.gate.promise_changes import find_contract_changes
 from exporter.manifest import (
     Axis,
     Bound,
@@ -44,8 +46,6 @@ from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.keys import Generate, Metric
 from exporter.manifest.resolved.policy import FINDINGS, LIMITS, ModelPolicy
 from exporter.manifest.syntax.table import read_keys
-from exporter.plugins.revision_gate.contract_changes import find_contract_changes
-from exporter.plugins.revision_gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec

@@ -19,9 +19,9 @@ from exporter.pipeline.decisions import (
 )
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
-from exporter.plugins.store import Store, StoreLimits
 from exporter.program import run_plan
 from exporter.records.record import Record, Status
+from exporter.store import Store, StoreLimits
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from exporter.commands.doctor.doctor import examine_build
+from exporter.commands.gc.garbage import find_garbage, remove_garbage
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import list_inaccessible, make_accessible, remove_folder
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
@@ -22,9 +24,7 @@ from exporter.pipeline.build_folder import (
     repair_folder,
 )
 from exporter.pipeline.engine import JobResult
-from exporter.plugins.doctor.doctor import examine_build
-from exporter.plugins.gc.garbage import find_garbage, remove_garbage
-from exporter.plugins.store import Store, StoreLimits
+from exporter.store import Store, StoreLimits
 from tests.unit.factory import key_by_text, make_record
 from tests.unit.pipeline.builders import (
     FakeEngine,

@@ -19,8 +19,8 @@ from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import ExitKind, JobResult
-from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import Status, read_run
+from exporter.store import Store, StoreLimits
 from tests.faults.corruption import cut, flip, folder, link, missing
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -15,15 +15,13 @@ from exporter.cache import states
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
-from exporter.pipeline import environments
+from exporter.pipeline import environments, installation, toolchain_export
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import RecordValidator
 from exporter.pipeline.environments import require_own_checkout, require_packages
-from exporter.plugins import installation
-from exporter.plugins.installation import InstallationFailure
-from exporter.plugins.store.store_entry import make_lookup_key
-from exporter.plugins.toolchains import toolchain_export
+from exporter.pipeline.installation import InstallationFailure
 from exporter.records.record import CellId
+from exporter.store.store_entry import make_lookup_key
 from tests.distributions import write_distribution
 from tests.unit.factory import make_run
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, export, finish, manifest, spec

@@ -11,9 +11,9 @@ import pytest
 from exporter.cache.states import read_source_state
 from exporter.cli import entry_point
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
+from exporter.export_options import ExportOptions, select_engine
 from exporter.manifest import Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
-from exporter.pipeline.export_options import ExportOptions, select_engine
 from exporter.planning import Selection
 from exporter.planning.plan import Shard, make_plan
 from exporter.records.record import Source, Status

@@ -36,9 +36,9 @@ from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.plugins.store import Store, StoreLimits
 from exporter.program import run_plan
 from exporter.records.record import Record, Source, read_run
+from exporter.store import Store, StoreLimits
 from tests.distributions import write_distribution
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -15,8 +15,8 @@ from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, decide
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
-from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import Record, Source, Status, read_run
+from exporter.store import Store, StoreLimits
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -11,14 +11,12 @@ from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Manifest, Project
-from exporter.pipeline import decisions
+from exporter.pipeline import decisions, installation, toolchain_export
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, Results
+from exporter.pipeline.installation import InstallationFailure
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.plugins import installation
-from exporter.plugins.installation import InstallationFailure
-from exporter.plugins.toolchains import toolchain_export
 from exporter.program import run_plan
 from exporter.records.record import CellId, Record, RunRecord, Status
 from tests.distributions import write_distribution

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import Manifest, Project
-from exporter.plugins.browser import build_index_data, render_index
-from exporter.plugins.report_files import render_exports
 from exporter.records.baseline import make_baseline
 from exporter.records.record import (
     Blame,
@@ -31,7 +29,9 @@ from exporter.records.record import (
     RunRecord,
     Status,
 )
+from exporter.report.browser import build_index_data, render_index
 from exporter.report.formats import MARKS
+from exporter.report.report_files import render_exports
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import (
     make_artifact,

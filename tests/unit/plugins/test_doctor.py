@@ -11,10 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import Device, Manifest
-from exporter.plugins.doctor import doctor
-from exporter.plugins.doctor.doctor import (
+from exporter.commands.doctor import doctor
+from exporter.commands.doctor.doctor import (
     MINIMUM_PYTHON,
     MINIMUM_VERSIONS,
     OPTIONAL,
@@ -30,9 +28,11 @@ from exporter.plugins.doctor.doctor import (
     examine_store,
     is_older,
 )
-from exporter.plugins.store import Store, StoreLimits
-from exporter.plugins.store.store_files import LocalFiles
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.manifest import Device, Manifest
 from exporter.records.record import Status, read_run
+from exporter.store import Store, StoreLimits
+from exporter.store.store_files import LocalFiles
 from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import FakeEngine, export, finish, manifest, spec
 from tests.unit.pipeline.test_build import prove_shortly

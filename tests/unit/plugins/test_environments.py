@@ -11,7 +11,7 @@ import pytest
 
 from exporter.environments import STAMP, EnvironmentDefinition
 from exporter.manifest import load_settings
-from exporter.plugins.installation import (
+from exporter.pipeline.installation import (
     list_environments,
     list_garbage,
     locate_environments,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from exporter.commands.explain import explain, explain_cell
 from exporter.manifest import load_layers
 from exporter.manifest.syntax.values import format_toml_value
-from exporter.plugins.explain import explain, explain_cell
 from tests.unit.manifest.projects import ENTRY, make_project
 
 SETTINGS = """[tool.exporter.defaults]

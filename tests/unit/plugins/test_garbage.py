@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from exporter.cli.entry_point import run
+from exporter.commands.gc.garbage import find_garbage, remove_garbage
+from exporter.commands.toolchains import REHEARSALS_FOLDER
 from exporter.jobs import JobFolder, write_json
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.plugins.gc.garbage import find_garbage, remove_garbage
-from exporter.plugins.store import Store, StoreLimits
-from exporter.plugins.toolchains import REHEARSALS_FOLDER
 from exporter.records.record import CellId
+from exporter.store import Store, StoreLimits
 from tests.unit.factory import key_by_text
 from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import job, record, spec, write, write_reference

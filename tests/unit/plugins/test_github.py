@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from exporter.cli.output.github import Annotation, format_commands, shorten_page
 from exporter.core.errors import Location
-from exporter.plugins.github import Annotation, format_commands, shorten_page
 
 ROOT = Path("/work/checkout/project")
 WORKSPACE = Path("/work/checkout")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.plugins import landlock
+from exporter.worker.process import landlock
 from tests.integration.project import ROOT, run_python
 
 offered = pytest.mark.skipif(bool(landlock.find_obstacle()), reason=landlock.find_obstacle())
@@ -17,7 +17,7 @@ offered = pytest.mark.skipif(bool(landlock.find_obstacle()), reason=landlock.fin
 SCRIPT = """
 import os, signal, socket, sys
 from pathlib import Path
-from exporter.plugins.landlock import restrict_process
+from exporter.worker.process.landlock import restrict_process
 
 project, folder, port, parent = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], os.getppid()
 if sys.argv[4] == "landlock":

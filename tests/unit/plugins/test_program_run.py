@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from exporter.plugins.toolchains.toolchain_export import run_program
+from exporter.pipeline.toolchain_export import run_program
 
 
 def test_both_streams_are_passed_on_line_by_line() -> None:

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import DEFAULT_GATE
-from exporter.planning import Selection
-from exporter.plugins.toolchains import command, rehearsal_run
-from exporter.plugins.toolchains.rehearsal_run import (
+from exporter.commands.toolchains import command, rehearsal_run
+from exporter.commands.toolchains.rehearsal_run import (
     RehearsalOptions,
     RehearsalResult,
     ReleaseChange,
 )
-from exporter.plugins.toolchains.upgrade_comparison import (
+from exporter.commands.toolchains.upgrade_comparison import (
     compare_upgrade,
     format_rehearsal_json,
     render_rehearsal,
     summarize_outcomes,
 )
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.manifest import DEFAULT_GATE
+from exporter.planning import Selection
 from exporter.records.baseline import parse_cell
 from exporter.records.record import RunRecord, Status
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.plugins.report_files import render_exports, write_reports
 from exporter.report.pages.page_files import MARK
+from exporter.report.report_files import render_exports, write_reports
 from tests.unit.factory import make_manifest, make_run, make_spec
 
 FILES = {

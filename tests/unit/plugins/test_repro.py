@@ -10,6 +10,20 @@ from typing import Any
 
 import pytest
 
+from exporter.commands.repro.repro import (
+    ReproducedCell,
+    write_anonymous_reproducer,
+    write_reproducer,
+)
+from exporter.commands.repro.repro_script import (
+    format_call,
+    format_flat_argument,
+    format_hints,
+    format_options,
+    render_readme,
+    render_repro_script,
+    split_reference,
+)
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import (
@@ -24,21 +38,6 @@ from exporter.manifest import (
     Output,
 )
 from exporter.manifest.syntax.runtimes import RUNTIMES
-from exporter.plugins.passes.declaration import find_files
-from exporter.plugins.repro.repro import (
-    ReproducedCell,
-    write_anonymous_reproducer,
-    write_reproducer,
-)
-from exporter.plugins.repro.repro_script import (
-    format_call,
-    format_flat_argument,
-    format_hints,
-    format_options,
-    render_readme,
-    render_repro_script,
-    split_reference,
-)
 from exporter.records.record import (
     Blame,
     Culprit,
@@ -104,7 +103,7 @@ def test_comparators_and_the_files_around_a_pass_are_copied(tmp_path: Path) -> N
     with pytest.raises(ExporterError, match=r"passes/17/1: is missing; export the model again"):
         write_reproducer(failed_cell, folder)
     for number in (1, 2):
-        path = find_files(failed_cell.built, 17) / str(number) / "17.onnx"
+        path = failed_cell.built.passes(17) / str(number) / "17.onnx"
         path.parent.mkdir(parents=True)
         path.write_text(f"file {number}")
     write_reproducer(failed_cell, folder)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.plugins.rollout import check
+from exporter.checks import rollout as check
 from exporter.records.record import Status
 
 

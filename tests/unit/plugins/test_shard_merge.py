@@ -12,21 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.cache.fingerprint import compute_fingerprint, hash_device
+from exporter.commands.merge import (
+    MergedShards,
+    merge_shards,
+)
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition
 from exporter.jobs import write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.shard_note import read_shard_note, write_shard_note
 from exporter.planning import Selection
-from exporter.planning.plan import Plan, Shard, make_plan
-from exporter.plugins.shard_merge import (
-    MergedShards,
-    assign_models,
-    merge_shards,
-    read_shard_note,
-    select_shard,
-    write_shard_note,
-)
+from exporter.planning.plan import Plan, Shard, assign_models, make_plan, select_shard
 from exporter.records.record import Record, RunRecord, read_run
 from tests.unit.factory import (
     TOOLS,

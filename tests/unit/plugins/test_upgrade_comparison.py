@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.commands.toolchains.upgrade_comparison import UpgradeComparison, compare_upgrade
 from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GatePolicy
-from exporter.plugins.toolchains.upgrade_comparison import UpgradeComparison, compare_upgrade
 from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Status
 from tests.unit.factory import make_artifact, make_record, make_run

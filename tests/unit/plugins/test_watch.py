@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from exporter.cache.states import MISSING, read_source_state
-from exporter.plugins import watch
-from exporter.plugins.watch import WatchedFiles
+from exporter.cli import watch
+from exporter.cli.watch import WatchedFiles
 
 RESULT: Any = "the result, whose dependencies are replaced"
 

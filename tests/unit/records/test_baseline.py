@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.commands.report_command import build_trend
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Commit
-from exporter.plugins.browser import build_index_data
-from exporter.plugins.model_pages import list_steps
-from exporter.plugins.report_command import build_trend
-from exporter.plugins.report_files import render_exports
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
@@ -27,7 +24,10 @@ from exporter.records.baseline import (
     write_baseline,
 )
 from exporter.records.record import CellId, CheckResult, Record, Status
+from exporter.report.browser import build_index_data
+from exporter.report.pages.model_pages import list_steps
 from exporter.report.pages.page_files import render_pages
+from exporter.report.report_files import render_exports
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.integration.project import run_git
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec

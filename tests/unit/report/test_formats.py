@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from exporter.core.text import join_lines, remove_controls
-from exporter.plugins.failure_reasons import replace_repetition
-from exporter.plugins.model_pages import format_limit_share
 from exporter.records.record import Status
 from exporter.report import formats as figures
 from exporter.report.formats import (
@@ -30,6 +28,8 @@ from exporter.report.formats import (
     join_escaped,
     quote_link_target,
 )
+from exporter.report.pages.model_pages import format_limit_share
+from exporter.report.rows.failure_reasons import replace_repetition
 from tests.unit.factory import make_record
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page

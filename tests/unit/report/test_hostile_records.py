@@ -15,7 +15,7 @@ import pytest
 from junitparser import JUnitXml
 
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.plugins.report_files import (
+from exporter.report.report_files import (
     create_model_badge,
     draw_badge,
     draw_matrix,

@@ -11,8 +11,8 @@ import pytest
 from onnx import parser
 
 from exporter.manifest import CustomOp, Device
-from exporter.plugins.kernels import InvalidKernel, load_kernels
 from exporter.runtimes import Kernels, LoadFailure, open_session
+from exporter.worker.model.kernels import InvalidKernel, load_kernels
 from tests.unit.factory import make_spec
 
 #: Releases of ONNX Runtime below 1.24 do not report the provider of each node.

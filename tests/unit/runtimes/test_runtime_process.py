@@ -21,8 +21,6 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.manifest.syntax.runtimes import RUNTIMES
-from exporter.plugins import runtime_process
-from exporter.plugins.runtime_process import RuntimeProcess, measure_file_load
 from exporter.runtimes import (
     NO_KERNELS,
     LoadFailure,
@@ -31,11 +29,14 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     Session,
     open_session,
+    runtime_process,
     start_runtime_processes,
 )
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
 from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
 from exporter.runtimes.drivers.server import read_message, write_message
+from exporter.runtimes.load_figures import measure_file_load
+from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.runtime_registry import DriverSession, end_runtime_processes
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 

@@ -16,7 +16,6 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.drivers.onnxruntime_driver as ours
 from exporter.manifest import Device
-from exporter.plugins.diagnosis.load_failure import describe_load_failure
 from exporter.runtimes import (
     LoadFailure,
     Placement,
@@ -26,6 +25,7 @@ from exporter.runtimes import (
     open_session,
 )
 from exporter.runtimes.drivers.driver import name_module
+from exporter.runtimes.load_failure import describe_load_failure
 from exporter.runtimes.runtime_registry import DriverSession
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.

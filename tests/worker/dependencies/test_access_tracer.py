@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.dependencies.opened_files import Access
+from exporter.worker.dependencies.file_access import Access
 from tests.tracer_support import needs_tracer
 
 pytestmark = needs_tracer
 
 SCRIPT = """
 import json, mmap, os, sqlite3, subprocess, sys
-from exporter.plugins.access_tracer import AccessTracer
+from exporter.worker.dependencies.access_tracer import AccessTracer
 
 tracer = AccessTracer.start()
 if tracer is None:

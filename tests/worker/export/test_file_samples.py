@@ -24,11 +24,10 @@ from exporter.jobs import (
 )
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
-from exporter.plugins.operator_regions import choose_revealing_draws
-from exporter.plugins.recheck import recheck
 from exporter.records.record import Record, Status
 from exporter.worker.export import size_terms
 from exporter.worker.export.attempts import Captures
+from exporter.worker.export.operator_regions import choose_revealing_draws
 from exporter.worker.export.size_terms import (
     CapturedConditions,
     choose_breaking_sizes,
@@ -38,6 +37,7 @@ from exporter.worker.export.size_terms import (
 from exporter.worker.inputs.input_sets import choose_usual_sets, list_sweep
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.recheck import recheck
 from tests.traps.prove import CPU, export
 from tests.traps.trap import ROOT, contract, declare_input, declare_output
 

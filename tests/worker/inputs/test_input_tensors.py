@@ -13,8 +13,6 @@ from safetensors.torch import save_file
 
 from exporter.manifest import Axis, Case, Constant, Fill, InputsFrom, ModelSpec
 from exporter.manifest.resolved.call import SizeRule
-from exporter.plugins.data_files import fit_to_shape, read_tensor, resolve_file_sizes
-from exporter.plugins.inputs_from import resolve_inputs_from
 from exporter.worker.inputs.call import (
     build_call,
     build_tensor_call,
@@ -22,12 +20,14 @@ from exporter.worker.inputs.call import (
     to_numpy,
     view_as_real,
 )
+from exporter.worker.inputs.data_files import fit_to_shape, read_tensor, resolve_file_sizes
 from exporter.worker.inputs.input_sets import InputSet, choose_usual_sets
 from exporter.worker.inputs.input_tensors import (
     draw_inputs,
     draw_lengths,
     draw_mask,
 )
+from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, make_contract, make_fill
 

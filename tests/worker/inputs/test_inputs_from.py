@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from exporter.manifest import Axis, Case, Fill, InputsFrom, ModelSpec
-from exporter.plugins.inputs_from import measure_axes, resolve_inputs_from
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.inputs_from import measure_axes, resolve_inputs_from
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, make_contract
 from tests.worker.graphs import draw_declared

@@ -16,14 +16,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from exporter.plugins import mapped_weights
-from exporter.plugins.captured_models import convert_to_module
-from exporter.plugins.large_float64 import Float64Wrapper
-from exporter.plugins.mapped_weights import copy_in_float64, map_weights
+from exporter.worker.model import mapped_weights
+from exporter.worker.model.captured_models import convert_to_module
+from exporter.worker.model.mapped_weights import copy_in_float64, map_weights
 from exporter.worker.model.source_loader import digest_weights, load_model
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference import eager_run
 from exporter.worker.reference.eager_run import build_float64_model, describe_float64_run
+from exporter.worker.reference.large_float64 import Float64Wrapper
 from tests.worker.contracts import make_contract
 
 #: A square weight of 1 MB in float32; it has whole pages wherever it lies.

@@ -9,8 +9,8 @@ import torch
 from torch.export import Dim
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.plugins.captured_models import require_matching_inputs
 from exporter.records.record import Record, Stage, Status
+from exporter.worker.model.captured_models import require_matching_inputs
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from exporter.manifest import CustomOp, ModelSpec
-from exporter.plugins.custom_ops import load_custom_ops
-from exporter.plugins.diagnosis.explanation import find_missing_operators
 from exporter.records.record import Stage
+from exporter.worker.diagnosis.explanation import find_missing_operators
 from exporter.worker.export.convert import convert_module
 from exporter.worker.model.call_objects import CustomOps
+from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare, make_contract

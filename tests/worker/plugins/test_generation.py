@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from exporter.manifest.resolved.keys import Generate
-from exporter.plugins.generation import work as generation
-from exporter.plugins.generation.work import require_package, wrap_calls
 from exporter.records.record import Stage, Status
+from exporter.worker.model import generation
+from exporter.worker.model.generation import require_package, wrap_calls
 from exporter.worker.model.source_loader import load_model_twice
 from exporter.worker.process.failure import Failure
 from tests.traps.generators import GENERATORS

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from exporter.plugins.measurement import time_alternately
+from exporter.worker.verify.measurement import time_alternately
 from tests.integration.project import make_project, read_cells, run_exporter
 
 SLOW = """

@@ -13,9 +13,9 @@ from exporter.checks.protocol import CheckContext
 from exporter.checks.structure_checks import check_signature
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
-from exporter.plugins.weight_interface.work import describe_weights, resolve_weight_names
 from exporter.records.record import Stage, Status
 from exporter.worker.export.graph_names import rename_weights
+from exporter.worker.export.weight_interface import describe_weights, resolve_weight_names
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from exporter.manifest.syntax.values import IMAGE_SUFFIXES
-from exporter.plugins.data_files import read_picture
+from exporter.worker.inputs.data_files import read_picture
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import make_fill
 

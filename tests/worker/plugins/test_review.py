@@ -10,11 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from exporter.checks.protocol import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
-from exporter.plugins.review import review
-from exporter.plugins.review.review import is_worth_review, review_reference
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference import review
 from exporter.worker.reference.reference_run import compute_reference
+from exporter.worker.reference.review import is_worth_review, review_reference
 from tests.traps.ends import ENDS
 from tests.traps.ties import TIES
 from tests.traps.trap import ROOT as TRAP_ROOT

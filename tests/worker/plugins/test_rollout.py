@@ -16,16 +16,16 @@ import pytest
 import torch
 
 from exporter.checks.protocol import CheckContext
+from exporter.commands.recording.entry import format_generator, format_interface
+from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.resolved.keys import Generate
-from exporter.plugins.generation import work as generation
-from exporter.plugins.generation.work import measure_interface, select_part
-from exporter.plugins.recording.entry import format_generator, format_interface
-from exporter.plugins.recording.sources import Source
-from exporter.plugins.rollout.work import compute_reference, make_loops
 from exporter.report.pages.templates import render
+from exporter.worker.model import generation
+from exporter.worker.model.generation import measure_interface, select_part
 from exporter.worker.process.failure import Failure
+from exporter.worker.reference.rollout import compute_reference, make_loops
 from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.plugins.large_float64 import compute_in_float64
-from exporter.plugins.review.rounding_runs import (
+from exporter.worker.export.weight_interface import record_storages
+from exporter.worker.reference.large_float64 import compute_in_float64
+from exporter.worker.reference.rounding_runs import (
     PLAIN_OPERATORS,
     compute_plainly,
     round_differently,
 )
-from exporter.plugins.weight_interface.work import record_storages
 
 X = torch.randn((8, 64), generator=torch.Generator().manual_seed(0))
 W = torch.randn((64, 8), generator=torch.Generator().manual_seed(1))

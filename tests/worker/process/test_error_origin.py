@@ -11,9 +11,9 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from exporter.plugins.diagnosis.model_lines import ErrorOrigin, find_origin, find_source_line
 from exporter.records.record import Stage
 from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.process.model_lines import ErrorOrigin, find_origin, find_source_line
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).relative_to(ROOT).as_posix()

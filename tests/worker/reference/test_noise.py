@@ -11,7 +11,6 @@ import torch
 from exporter.checks.protocol import read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec, Output
-from exporter.plugins.review.review import measure_all_samples
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.noise import (
     NoiseMeasurement,
@@ -24,6 +23,7 @@ from exporter.worker.reference.noise import (
     limit_noise,
 )
 from exporter.worker.reference.reference_run import compute_reference
+from exporter.worker.reference.review import measure_all_samples
 from tests.worker.contracts import ROOT, make_contract
 
 NAN = math.nan

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from exporter.checks.sample_checks import hash_table_parts
 from exporter.manifest import Output, Tolerance
-from exporter.plugins.quantization_steps import measure_steps
-from exporter.plugins.review.review import SelectionRecorder
 from exporter.records.record import Stage, Status
 from exporter.worker.model.call_objects import register_output_classes
 from exporter.worker.process.failure import Failure
@@ -22,6 +20,8 @@ from exporter.worker.reference.eager_run import (
     require_declared_outputs,
 )
 from exporter.worker.reference.noise import digest_tables
+from exporter.worker.reference.quantization_steps import measure_steps
+from exporter.worker.reference.review import SelectionRecorder
 from tests.worker.contracts import make_contract
 
 ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]

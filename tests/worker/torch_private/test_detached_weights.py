@@ -10,11 +10,11 @@ import torch
 
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
-from exporter.plugins.export_speedups import is_plain_tensor
 from exporter.worker.export.convert import convert_module
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
+from exporter.worker.torch_private.export_speedups import is_plain_tensor
 from tests.worker.contracts import declare_input, declare_output, make_contract
 from tests.worker.graphs import draw_declared
 

@@ -21,13 +21,12 @@ from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
 
 from exporter.manifest import ModelSpec
-from exporter.plugins import export_speedups
-from exporter.plugins.export_speedups import (
+from exporter.worker.torch_private import STACK_TRACE_KEY, export_speedups, guards
+from exporter.worker.torch_private.export_speedups import (
     RegistryCache,
     preload_registry,
     speed_up_conversion,
 )
-from exporter.worker.torch_private import STACK_TRACE_KEY, guards
 from tests.worker.contracts import make_contract
 from tests.worker.graphs import convert
 

@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter import core
-from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.protocol import CheckContext
-from exporter.checks.validity_checks import check_power
-from exporter.manifest import Axis, Comparator, Output, Tolerance
-from exporter.plugins.comparators.comparators import (
+from exporter.checks.comparison.comparators import (
     compare_by_function,
     compare_cosine,
     compare_sqnr,
     compare_top_k,
     match_rows,
 )
+from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.protocol import CheckContext
+from exporter.checks.validity_checks import check_power
+from exporter.manifest import Axis, Comparator, Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import (
     BATCH,
@@ -229,18 +228,6 @@ def test_nan_is_wrong_for_every_comparator(compare: Comparator, tmp_path: Path) 
     broken = declared.copy()
     broken[0, 0] = np.nan
     assert "NaN or Inf differ" in parity(context, broken).message
-
-
-@pytest.mark.parametrize("compare", [Comparator(cosine=0.9), Comparator(rows="unordered")])
-def test_no_output_passes_without_its_comparator(
-    compare: Comparator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declared = draw(1, (2, 9))
-    context = make_output(tmp_path, compare, declared)
-    assert parity(context, declared).status is Status.PASS
-    monkeypatch.setitem(core._PLUGINS, "comparator", "missing")
-    with pytest.raises(ModuleNotFoundError):
-        parity(context, declared)
 
 
 def test_the_error_of_a_comparator_is_a_figure_of_drift(tmp_path: Path) -> None:

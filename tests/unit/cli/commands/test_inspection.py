@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.cli.entry_point import run
-from exporter.plugins.inspection_command import schema
+from exporter.commands.inspection_command import schema
 from tests.unit.manifest.projects import make_project
 
 _NET = """format = 1

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from exporter.cli.output.progress import LineProgress, observe_progress
+from exporter.cli.output.line_progress import LineProgress
+from exporter.cli.output.live_progress import LiveProgress
+from exporter.cli.output.progress import observe_progress
 from exporter.jobs import Announcement
 from exporter.pipeline.decisions import Decisions
 from exporter.planning.plan import make_plan
-from exporter.plugins.live_progress import LiveProgress
 from exporter.records.record import CellId, Stage
 from tests.unit.factory import make_manifest, make_record, make_spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.output.progress import LineProgress
+from exporter.cli.output.line_progress import LineProgress
 from exporter.cli.output.tables import format_counts, format_grid, make_summary
 from exporter.cli.output.terminal import print_summary
 from exporter.core.errors import ExportSummary

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from exporter import core
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.checks import RUNTIME_CHECKS
-from exporter.core.check_table import KEY_CHECKS
 from exporter.core.errors import ExporterError
 from exporter.manifest import FilePass, Metric, ModelSpec, Rollout, load_project
 from exporter.manifest.resolved.model import Override
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.syntax.table import read_keys
 from tests.unit.manifest.projects import make_project
 
 ENTRY = """
@@ -114,11 +110,10 @@ def test_a_key_of_a_plugin_has_its_effect_at_each_level(
 ) -> None:
     spec = load_at(tmp_path, key, level)
     subject: Any = SimpleNamespace(spec=spec)
-    checks = [check for check in RUNTIME_CHECKS if check.name in KEY_CHECKS]
+    checks = [check for check in RUNTIME_CHECKS if check.name in ("metric", "rollout")]
     applied = {check.name for check in checks if check.applies(subject)}
     expected = {"passes": set[str](), "metric": {"metric"}}.get(key, {"rollout"})
     assert applied == expected
-    assert spec.file_step == ("passes" if key == "passes" else "")
     if key == "rollout":  # the plugin has resolved the layers
         assert spec.rollout is not None
         assert {"present.0", "present.1"} <= spec.rollout.feeds.keys()
@@ -126,33 +121,10 @@ def test_a_key_of_a_plugin_has_its_effect_at_each_level(
 
 
 def test_no_override_can_have_a_key_of_a_plugin(tmp_path: Path) -> None:
-    keys = {key for key, each in read_keys(Settings).items() if each.plugins} | {*KEY_CHECKS}
-    assert {*OF_PLUGINS, "generate"} == keys
-    assert keys.isdisjoint(Override.model_fields)
+    assert {*OF_PLUGINS, "generate"}.isdisjoint(Override.model_fields)
     for key in OF_PLUGINS:
         with pytest.raises(ExporterError, match="is not valid here"):
             load(tmp_path, f"overrides = [{{ opset = 18, {key} = 1 }}]\n")
-
-
-@pytest.mark.parametrize("key", ["passes", "rollout", "tokens"])
-def test_a_plugin_that_is_missing_is_no_entry_without_its_key(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(core._PLUGINS, "passes" if key == "passes" else "rollout")
-    with pytest.raises(KeyError):
-        load_at(tmp_path, key, "project")
-
-
-@pytest.mark.parametrize("key", KEY_CHECKS)
-def test_a_check_that_is_missing_is_no_green_check(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    subject: Any = SimpleNamespace(spec=load_at(tmp_path, key, "entry"))
-    (check,) = [each for each in RUNTIME_CHECKS if each.name == key]
-    monkeypatch.delitem(core._PLUGINS, key)
-    assert check.applies(subject)
-    with pytest.raises(KeyError):
-        check(subject, Any, "cpu")
 
 
 @pytest.mark.parametrize(

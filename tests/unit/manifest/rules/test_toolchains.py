@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from exporter.commands.toolchains import select_suffix
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.plugins.toolchains import select_suffix
 from tests.unit.manifest.projects import make_project
 
 ENTRY = """format = 1

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import parse_call_path
+from exporter.manifest.rules.call_rules import find_conflicts
 from exporter.manifest.syntax.values import find_next_position, format_call_path
-from exporter.plugins.rules.call_rules import find_conflicts
 
 _INDEX = st.integers(0, 9999)
 _KEY = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.commands.explain import explain_cell
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_layers
 from exporter.manifest.syntax.values import (
@@ -22,7 +23,6 @@ from exporter.manifest.syntax.values import (
     parse_condition,
     parse_opsets,
 )
-from exporter.plugins.explain import explain_cell
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 
 ENVIRONMENTS = """

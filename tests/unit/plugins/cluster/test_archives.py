@@ -10,10 +10,8 @@ from typing import BinaryIO
 
 import pytest
 
-from exporter.core.errors import ExporterError
-from exporter.jobs import JobFolder
-from exporter.plugins.cluster import archives
-from exporter.plugins.cluster.archives import (
+from exporter.cluster import archives
+from exporter.cluster.archives import (
     Archive,
     list_project,
     list_results,
@@ -21,6 +19,8 @@ from exporter.plugins.cluster.archives import (
     read_targets,
     unpack,
 )
+from exporter.core.errors import ExporterError
+from exporter.jobs import JobFolder
 
 
 def write(path: Path, text: str = "") -> Path:

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs import Job
-from exporter.manifest import Device, Project
-from exporter.plugins.cluster import cluster_hosts
-from exporter.plugins.cluster.cluster_hosts import (
+from exporter.cluster import cluster_hosts
+from exporter.cluster.cluster_hosts import (
     ClusterConnection,
     ClusterHosts,
     connect,
     require_dask,
 )
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs import Job
+from exporter.manifest import Device, Project
 from tests.faults.dask_cluster import find_port
 from tests.unit.pipeline import builders
 

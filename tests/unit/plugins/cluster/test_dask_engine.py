@@ -12,11 +12,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from exporter.cluster import archives, dask_engine
+from exporter.cluster.archives import HostReply
+from exporter.cluster.dask_engine import _Attempt, _ClusterRun, _Received
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.pipeline.engine import ExitKind, Task
-from exporter.plugins.cluster import archives, dask_engine
-from exporter.plugins.cluster.archives import HostReply
-from exporter.plugins.cluster.dask_engine import _Attempt, _ClusterRun, _Received
 from tests.unit.pipeline import builders
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from exporter.plugins.cluster import host_run
-from exporter.plugins.cluster.archives import RunContext, list_project, read_targets
-from exporter.plugins.cluster.host_run import (
+from exporter.cluster import host_run
+from exporter.cluster.archives import RunContext, list_project, read_targets
+from exporter.cluster.host_run import (
     find_differences,
     find_tool_differences,
     make_host_variables,

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from exporter.plugins.cluster import host_run
-from exporter.plugins.cluster.archives import Archive, HostReply, list_project
-from exporter.plugins.cluster.host_run import Host, add_part, end_run
+from exporter.cluster import host_run
+from exporter.cluster.archives import Archive, HostReply, list_project
+from exporter.cluster.host_run import Host, add_part, end_run
 from tests.unit.plugins.cluster.test_host_environment import make_context
 
 

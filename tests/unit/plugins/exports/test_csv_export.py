@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.manifest import Manifest
-from exporter.plugins.report_files import escape_formula, render_exports
 from exporter.records.record import RunRecord
+from exporter.report.report_files import escape_formula, render_exports
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "|", "\uff1d", "\uff0b", "\uff0d", "\uff20")

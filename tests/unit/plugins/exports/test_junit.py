@@ -6,8 +6,8 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from exporter.manifest import Manifest
-from exporter.plugins.report_files import render_exports
 from exporter.records.record import CheckResult, RunRecord, Status
+from exporter.report.report_files import render_exports
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 KINDS = {

@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from exporter.manifest import Manifest
-from exporter.plugins.report_files import render_exports
 from exporter.records.record import RunRecord
 from exporter.report.formats import ELSEWHERE, LEGEND, MARKS, NOT_RUN
+from exporter.report.report_files import render_exports
 from tests.unit.factory import (
     make_artifact,
     make_manifest,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.plugins.report_files import (
+from exporter.report.report_files import (
     describe_plugins,
     list_plugin_folders,
     render_exports,

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from exporter.core.errors import ExporterError
-from exporter.planning.plan import PlannedCell
-from exporter.plugins.publish.published_folder import (
+from exporter.commands.publish.published_folder import (
     Candidate,
     Omission,
     choose_file,
     copy_assets,
 )
-from exporter.plugins.publish.publisher import open_private_folder
+from exporter.commands.publish.publisher import open_private_folder
+from exporter.core.errors import ExporterError
+from exporter.planning.plan import PlannedCell
 from exporter.records.baseline import parse_cell
 from exporter.records.record import CellId, Record, Source, Status
 from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run, make_spec

@@ -12,16 +12,14 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.core.errors import ExporterError
-from exporter.manifest.loader import load_layers
-from exporter.plugins.recording.entry import (
+from exporter.commands.recording.entry import (
     choose_fill,
     choose_id,
     format_entry,
     format_interface,
     update_entry,
 )
-from exporter.plugins.recording.observation import (
+from exporter.commands.recording.observation import (
     Construction,
     DynamicDim,
     Observation,
@@ -32,13 +30,15 @@ from exporter.plugins.recording.observation import (
     ScriptRun,
     merge_observations,
 )
-from exporter.plugins.recording.sources import (
+from exporter.commands.recording.sources import (
     Source,
     describe_configuration,
     describe_source,
     list_sources,
     runs_code,
 )
+from exporter.core.errors import ExporterError
+from exporter.manifest.loader import load_layers
 
 NET = "class Net:\n    def forward(self, x): ...\n"
 IMAGE = ObservedTensor(at="args[0]", name="x", dtype="float32", shape=(2, 3), low=-2.0, high=2.0)

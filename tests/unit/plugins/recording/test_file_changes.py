@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.commands.recording import file_changes
+from exporter.commands.recording.file_changes import FileChange, apply_changes
 from exporter.core.errors import ExporterError
-from exporter.plugins.recording import file_changes
-from exporter.plugins.recording.file_changes import FileChange, apply_changes
 
 
 def test_files_are_created_and_extended_and_keep_their_mode(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import pytest
 import tomli
 import yaml
 
+from exporter.commands.recording.file_changes import apply_changes
+from exporter.commands.recording.new_project import NewProject, prepare_project
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
-from exporter.plugins.recording.file_changes import apply_changes
-from exporter.plugins.recording.new_project import NewProject, prepare_project
 
 ROOT = Path(__file__).parents[4]
 
@@ -101,7 +101,7 @@ def test_the_workflow_and_the_session_install_from_the_origin(
     requirement: str,
 ) -> None:
     monkeypatch.setattr("exporter.core.text.find_origin", lambda: origin)
-    monkeypatch.setattr("exporter.plugins.recording.new_project.find_origin", lambda: origin)
+    monkeypatch.setattr("exporter.commands.recording.new_project.find_origin", lambda: origin)
     (tmp_path / "noxfile.py").write_text("import nox\n")
     apply_changes(prepare(tmp_path).changes)
     assert f"uses: {action}\n" in (tmp_path / ".github/workflows/onnx.yml").read_text()

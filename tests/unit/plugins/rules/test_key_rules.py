@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import exporter.core
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from tests.unit.manifest.projects import make_project
@@ -103,19 +102,6 @@ def test_the_rules_of_a_key_run_at_each_level(
     assert problem in load(tmp_path, lines, level), plugin
 
 
-@pytest.mark.parametrize(("plugin", "lines", "problem"), ROWS)
-def test_a_missing_plugin_is_an_error(
-    plugin: str,
-    lines: str,
-    problem: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
-    with pytest.raises(ModuleNotFoundError, match=r"exporter\.plugins\.missing"):
-        load(tmp_path, lines, "entry")
-
-
 TABLES = [
     ("devices", '[tool.exporter.devices.gpu]\nruntime = "onnxruntime"', "needs `providers`"),
     (
@@ -134,31 +120,9 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("plugin", "table", "problem"), TABLES)
-@pytest.mark.parametrize("is_missing", [False, True])
-def test_a_table_of_the_project_needs_its_plugin(
-    plugin: str,
-    table: str,
-    problem: str,
-    is_missing: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_rules_of_a_table_of_the_project_run(
+    plugin: str, table: str, problem: str, tmp_path: Path
 ) -> None:
     root = make_project(tmp_path, {"pyproject.toml": table, "manifests/net.toml": "format = 1\n"})
-    if is_missing:
-        monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
-    error = ModuleNotFoundError if is_missing else ExporterError
-    with pytest.raises(error, match="missing" if is_missing else problem):
+    with pytest.raises(ExporterError, match=problem):
         load_project(root)
-
-
-def test_a_plain_entry_imports_no_rule_of_another_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for plugin, _, _ in (*ROWS, *TABLES):
-        monkeypatch.setitem(exporter.core._PLUGINS, plugin, "missing")
-    text = "\n".join(f"{key} = {value}" for key, value in KEYS.items())
-    files = {
-        "manifests/net.toml": f"format = 1\n[models.net]\n{text}\n",
-        "manifests/net.py": "class Net: ...\n",
-    }
-    assert load_project(make_project(tmp_path, files)).models[0].problems == ()

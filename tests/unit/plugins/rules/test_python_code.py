@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.plugins.rules.python_code import UnreadableForward, hash_code, read_forward
+from exporter.manifest.rules.python_code import UnreadableForward, hash_code, read_forward
 
 _OTHER = """
 import nets.cycle

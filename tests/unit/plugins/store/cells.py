@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.jobs import JobFolder, write_json
-from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import Record, Source
+from exporter.store import Store, StoreLimits
 from tests.unit.factory import make_artifact, make_record
 
 PARTS = {"entry": "e", "checks": "c", "device": "d", "tool.torch": "2.13.0 aa"}

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.plugins.store import Store
-from exporter.plugins.store.remote_store import RemoteStore
-from exporter.plugins.store.store_entry import SigningKey
-from exporter.plugins.store.store_files import Files, RemoteFiles, StoreFile, open_files
+from exporter.store import Store
+from exporter.store.remote_store import RemoteStore
+from exporter.store.store_entry import SigningKey
+from exporter.store.store_files import Files, RemoteFiles, StoreFile, open_files
 from tests.unit.plugins.store.cells import WIDE
 
 KEY = SigningKey(b"0123456789abcdef0123456789abcdef")

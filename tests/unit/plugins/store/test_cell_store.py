@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from exporter.jobs import JobFolder
-from exporter.plugins.store import Store, StoreLimits, cell_store
-from exporter.plugins.store.store_entry import name_entry
-from exporter.plugins.store.store_files import MAX_VARIANTS, LocalFiles
 from exporter.records.record import Record, Source
+from exporter.store import Store, StoreLimits, cell_store
+from exporter.store.store_entry import name_entry
+from exporter.store.store_files import MAX_VARIANTS, LocalFiles
 from tests.unit.plugins.store.cells import PARTS, everything, make_cell, make_store
 
 

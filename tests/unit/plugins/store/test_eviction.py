@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.jobs import JobFolder
-from exporter.plugins.store import Store, StoreLimits
-from exporter.plugins.store.store_entry import name_entry
 from exporter.records.record import Record
+from exporter.store import Store, StoreLimits
+from exporter.store.store_entry import name_entry
 from tests.unit.plugins.store.cells import PARTS, everything, make_cell, make_store
 
 HOUR = 3600.0
@@ -105,7 +105,7 @@ def test_damaged_entries_and_unused_files_are_removed(
     store = limited(tmp_path)
     assert store.evict().cells == 1
     assert (tmp_path / "store/blobs/00" / ("0" * 64)).exists(), "a run may be about to need it"
-    monkeypatch.setattr("exporter.plugins.store.eviction.GRACE_PERIOD", -1.0)
+    monkeypatch.setattr("exporter.store.eviction.GRACE_PERIOD", -1.0)
     store.evict()
     assert not (tmp_path / "store/blobs/00").exists()
     assert not left.exists()

@@ -11,9 +11,9 @@ import pytest
 from exporter.cli.entry_point import run
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Project
-from exporter.plugins.store import Store
-from exporter.plugins.store.project_store import open_store
-from exporter.plugins.store.remote_store import RemoteStore
+from exporter.store import Store
+from exporter.store.project_store import open_store
+from exporter.store.remote_store import RemoteStore
 from tests.unit.factory import make_manifest
 from tests.unit.manifest.projects import ENTRY
 from tests.unit.manifest.projects import make_project as write_project

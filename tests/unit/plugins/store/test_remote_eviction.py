@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from exporter.jobs import JobFolder
-from exporter.plugins.store import StoreLimits
-from exporter.plugins.store.store_entry import name_entry
 from exporter.records.record import Record
+from exporter.store import StoreLimits
+from exporter.store.store_entry import name_entry
 from tests.unit.plugins.store.cells import PARTS, make_cell
 from tests.unit.plugins.store.servers import (
     KEY,

@@ -15,11 +15,11 @@ import fsspec
 import pytest
 
 from exporter.jobs import JobFolder
-from exporter.plugins.store import Store, StoreEntry
-from exporter.plugins.store.remote_store import RemoteStore
-from exporter.plugins.store.store_entry import SigningKey, name_entry
-from exporter.plugins.store.store_files import Files, RemoteFiles, open_files
 from exporter.records.record import Record
+from exporter.store import Store, StoreEntry
+from exporter.store.remote_store import RemoteStore
+from exporter.store.store_entry import SigningKey, name_entry
+from exporter.store.store_files import Files, RemoteFiles, open_files
 from tests.unit.plugins.store.cells import PARTS, everything, make_cell
 from tests.unit.plugins.store.servers import (
     KEY,
@@ -241,7 +241,7 @@ def test_an_old_entry_that_is_used_becomes_new(
     [entry] = (tmp_path / "server" / "entries").rglob("*.json")
     before = entry.read_bytes(), entry.stat().st_mtime_ns
     for age, is_same in ((3600.0, True), (-1.0, False)):
-        monkeypatch.setattr("exporter.plugins.store.remote_store._REFRESH_AGE", age)
+        monkeypatch.setattr("exporter.store.remote_store._REFRESH_AGE", age)
         # A reader without the key keeps the signature.
         store = make_machine(tmp_path / f"age{age}", make_remote(folder))
         found = find(store, record)
@@ -325,7 +325,7 @@ def test_a_slow_server_is_used_until_the_deadline(tmp_path: Path, folder: Files)
 
 def test_the_program_ends_without_a_thread_that_hangs(tmp_path: Path) -> None:
     program = (
-        "from exporter.plugins.store.remote_store import Requests\n"
+        "from exporter.store.remote_store import Requests\n"
         "from tests.unit.plugins.store.servers import hang\n"
         "requests = Requests(0.1)\n"
         "assert requests.wait([requests.submit(hang)]) == []\n"

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from exporter.plugins.store import StoreStatistics
-from exporter.plugins.store.project_store import show_statistics
+from exporter.cli.output.store_use import show_statistics
+from exporter.pipeline.decisions import ResultCache, StoreStatistics
 from tests.unit.factory import make_manifest
 
 
 def show(tmp_path: Path, statistics: StoreStatistics | None) -> dict[str, float]:
     (tmp_path / "build").mkdir()
-    show_statistics(make_manifest(root=str(tmp_path)).project, statistics)
+    cache: Any = SimpleNamespace(make_statistics=lambda: statistics)
+    store: ResultCache | None = cache if statistics else None
+    show_statistics(make_manifest(root=str(tmp_path)).project, store)
     counts: dict[str, float] = json.loads((tmp_path / "build" / "store.json").read_text())
     return counts
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.plugins.store.store_entry import (
+from exporter.records.record import Source, Stage, Status
+from exporter.store.store_entry import (
     DamagedEntry,
     StoredFile,
     StoreEntry,
@@ -22,7 +23,6 @@ from exporter.plugins.store.store_entry import (
     parse_entry,
     serialize_entry,
 )
-from exporter.records.record import Source, Stage, Status
 from tests.unit.factory import make_artifact, make_record
 from tests.unit.plugins.store.cells import PARTS
 

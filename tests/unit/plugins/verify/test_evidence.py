@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import Device, FindingKind, Manifest, Project
-from exporter.manifest.resolved.project import RuntimeEnvironment
-from exporter.plugins.verify.client import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
-from exporter.plugins.verify.evidence import (
+from exporter.gate.evidence import (
     Evidence,
     EvidenceFile,
     add_evidence,
@@ -21,6 +18,9 @@ from exporter.plugins.verify.evidence import (
     find_evidence_path,
     read_evidence,
 )
+from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
+from exporter.manifest import Device, FindingKind, Manifest, Project
+from exporter.manifest.resolved.project import RuntimeEnvironment
 from exporter.records.record import CheckResult, RunRecord, Status
 from exporter.report.formats import choose_mark
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec

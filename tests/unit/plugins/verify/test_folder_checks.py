@@ -18,29 +18,28 @@ from onnx import numpy_helper, parser
 
 from exporter.checks.protocol import hash_sample
 from exporter.cli.entry_point import exporter
-from exporter.core.errors import ExitCode
-from exporter.environments import EnvironmentDefinition, InstalledEnvironment
-from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
-from exporter.plugins.publish.child import verify_files
-from exporter.plugins.publish.published_folder import (
+from exporter.commands.publish.child import verify_files
+from exporter.commands.publish.published_folder import (
     Allowance,
     DataSet,
     Publication,
     PublishTarget,
     TargetResult,
 )
-from exporter.plugins.publish.publisher import find_obstacle
-from exporter.plugins.verify import client
-from exporter.plugins.verify.child import check_folder
-from exporter.plugins.verify.client import (
-    DeviceVerdict,
-    FolderVerdict,
+from exporter.commands.publish.publisher import find_obstacle
+from exporter.commands.verify import client
+from exporter.commands.verify.child import check_folder
+from exporter.commands.verify.client import (
     PublishedFile,
     VerifyOptions,
     _explain_release,
     verify_folders,
 )
-from exporter.plugins.verify.command import _print_verdict
+from exporter.commands.verify.command import _print_verdict
+from exporter.core.errors import ExitCode
+from exporter.environments import EnvironmentDefinition, InstalledEnvironment
+from exporter.gate.verify_report import DeviceVerdict, FolderVerdict
+from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.processes.child_call import MEMORY
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import make_reference, write
@@ -466,7 +465,7 @@ def test_the_environment_of_a_device_is_created(
         return environment
 
     environment = InstalledEnvironment(folder=Path(sys.prefix), packages={})
-    monkeypatch.setattr("exporter.plugins.installation.install_environment", install)
+    monkeypatch.setattr("exporter.pipeline.installation.install_environment", install)
     monkeypatch.setattr("exporter.pipeline.environments.find_environment", lambda *_: environment)
     arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
     result = CliRunner().invoke(exporter, arguments)

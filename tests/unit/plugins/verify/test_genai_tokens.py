@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from exporter.checks.protocol import hash_sample, write_sample
+from exporter.commands.publish.published_folder import Publication
+from exporter.commands.verify import child
+from exporter.commands.verify.client import PublishedFile
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, Output, Rollout
 from exporter.manifest.resolved.keys import Generate
-from exporter.plugins.publish.published_folder import Publication
-from exporter.plugins.verify import child
-from exporter.plugins.verify.client import PublishedFile
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import make_reference
 from tests.unit.factory import make_record, make_spec

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.commands.report_command import render_site
 from exporter.core.check_table import FAILURE_CODES
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Axis, Case, Constant, Device, Fill, Input, Manifest, Output, Project
-from exporter.plugins.report_command import render_site
-from exporter.plugins.report_files import render_exports
 from exporter.records.baseline import Baseline
 from exporter.records.record import (
     INITIAL_WEIGHTS,
@@ -32,6 +31,7 @@ from exporter.records.record import (
 )
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import MARK, render_gate, render_pages
+from exporter.report.report_files import render_exports
 from exporter.report.rows.gate_rows import GateContext, build_gate_rows
 from tests.unit.factory import (
     make_artifact,

@@ -8,8 +8,8 @@ import tomli
 from exporter.core.device_name import DeviceName
 from exporter.manifest import Expectation
 from exporter.planning.plan import apply_expectations
-from exporter.plugins.foreseen_failures import format_expectations
 from exporter.records.record import CheckResult, Record, Status
+from exporter.report.rows.foreseen_failures import format_expectations
 from tests.unit.factory import make_record, make_spec
 
 WRONG = "output 'y': error 1.23e-02 at [0, 1] (file 5, PyTorch 4)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Input, Manifest, Output
-from exporter.plugins.failure_clusters import cluster_cells
 from exporter.records.baseline import make_baseline
 from exporter.records.record import (
     Blame,
@@ -16,6 +15,7 @@ from exporter.records.record import (
 )
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
+from exporter.report.rows.failure_clusters import cluster_cells
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
 

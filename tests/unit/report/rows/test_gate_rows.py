@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from exporter.api.revision_comparison import ProjectState, compare_with_revision
 from exporter.gate.baseline_comparison import (
     compare_results,
     list_accepted,
@@ -15,7 +16,6 @@ from exporter.gate.baseline_comparison import (
 from exporter.gate.finding import Cause, read_change
 from exporter.manifest import Action, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
 from exporter.manifest.resolved.policy import FINDINGS
-from exporter.plugins.revision_gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Status
 from exporter.report.pages.page_files import render_gate

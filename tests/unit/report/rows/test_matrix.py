@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from exporter.manifest import Device, Manifest, Project, RuntimeEnvironment, Style
-from exporter.plugins.model_pages import find_opset_runs
 from exporter.records.baseline import make_baseline
 from exporter.records.record import CheckResult, Record, Status
 from exporter.report.formats import LEGEND, MARKS, NOT_RUN
+from exporter.report.pages.model_pages import find_opset_runs
 from exporter.report.pages.page_files import build_overview, render_pages
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.plugins.model_pages import (
-    build_measurement_rows,
-    count_operators,
-    format_seconds,
-    group_files,
-)
 from exporter.records.baseline import make_baseline, parse_cell
 from exporter.records.record import (
     CheckResult,
@@ -19,6 +13,12 @@ from exporter.records.record import (
     PeakMemory,
     Record,
     Status,
+)
+from exporter.report.pages.model_pages import (
+    build_measurement_rows,
+    count_operators,
+    format_seconds,
+    group_files,
 )
 from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import AcceptanceHistory, Cell, collect_cells

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from exporter.manifest import Axis, Case, Fill, Input, ModelSpec
 from exporter.manifest.resolved.call import SizeRule
 from exporter.worker.inputs.input_sets import (
-    choose_all_sets,
     choose_combinations,
     choose_probes,
     choose_usual_sets,
     find_distant_size,
 )
+from exporter.worker.inputs.thorough_sets import choose_all_sets
 from tests.unit.planning.test_plan import spec
 
 

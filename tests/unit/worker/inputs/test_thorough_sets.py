@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import exporter.core
 from exporter.manifest import Axis, Fill, Input, ModelSpec, load_project
-from exporter.worker.inputs.input_sets import choose_all_sets, choose_usual_sets
+from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.thorough_sets import choose_all_sets
 from tests.unit.manifest.projects import make_project
 from tests.unit.planning.test_plan import spec
 
@@ -120,9 +120,3 @@ def test_the_key_takes_effect_at_each_level(level: str, tmp_path: Path) -> None:
     }
     spec = load_project(make_project(tmp_path, files)).models[0]
     assert len(choose_all_sets(spec)) > len(choose_usual_sets(spec))
-
-
-def test_a_missing_plugin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(exporter.core._PLUGINS, "thorough", "missing")
-    with pytest.raises(ModuleNotFoundError, match=r"exporter\.plugins\.missing"):
-        choose_all_sets(contract())

@@ -9,8 +9,8 @@ from typing import Any
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import Device, ModelSpec
-from exporter.plugins.diagnosis.explanation import Explanation, explain_failure, explain_record
 from exporter.records.record import Blame, Record, Route
+from exporter.worker.diagnosis.explanation import Explanation, explain_failure, explain_record
 from exporter.worker.export.attempts import ExportContext, capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact

@@ -11,16 +11,16 @@ import pytest
 from onnx import helper, parser
 
 from exporter.manifest import Device
-from exporter.plugins.diagnosis.divergence import DivergenceSearch
-from exporter.plugins.diagnosis.runtime_values import (
+from exporter.runtimes import Session, open_session
+from exporter.runtimes.session import Array
+from exporter.worker.diagnosis.divergence import DivergenceSearch
+from exporter.worker.diagnosis.runtime_values import (
     BATCH_SIZE,
     FileGraph,
     find_violation,
     find_violation_in_file,
     measure_error,
 )
-from exporter.runtimes import Session, open_session
-from exporter.runtimes.session import Array
 
 
 class Values:

@@ -9,13 +9,13 @@ import pytest
 
 from exporter.jobs import Sample
 from exporter.manifest import Device, Fill, Input, ModelSpec, Output, Tolerance
-from exporter.plugins.diagnosis.explanation import (
+from exporter.records.record import Culprit, Record, Stage
+from exporter.worker.diagnosis.explanation import (
     blame_contract,
     blame_load_failure,
 )
-from exporter.plugins.diagnosis.fault_analysis import explain_masked_rows
-from exporter.plugins.diagnosis.remedies import find_remedies
-from exporter.records.record import Culprit, Record, Stage
+from exporter.worker.diagnosis.fault_analysis import explain_masked_rows
+from exporter.worker.diagnosis.remedies import find_remedies
 from exporter.worker.process.failure import Failure
 from tests.traps import trap
 from tests.traps.prove import export

@@ -10,10 +10,10 @@ import pytest
 from onnx import numpy_helper
 
 from exporter.manifest import Axis, Case, Device, Tolerance
-from exporter.plugins.diagnosis import explanation
-from exporter.plugins.diagnosis import fault_analysis as blame
 from exporter.records.record import Culprit, Status
 from exporter.runtimes import LoadFailure, Session, open_session
+from exporter.worker.diagnosis import explanation
+from exporter.worker.diagnosis import fault_analysis as blame
 from exporter.worker.job_output import diagnosis_seconds
 from exporter.worker.verify import run_checks as prove
 from tests.traps.fusions import FUSIONS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.plugins.diagnosis.explanation import find_missing_operators
+from exporter.worker.diagnosis.explanation import find_missing_operators
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.process.failure import Failure

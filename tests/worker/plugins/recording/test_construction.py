@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.plugins.recording.child.construction import Describer
+from exporter.commands.recording.child.construction import Describer
 
 
 class Kind(enum.Enum):

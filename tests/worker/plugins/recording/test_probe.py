@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from exporter.commands.recording.child.call_description import list_parameters, store_call
+from exporter.commands.recording.child.probe import fit_size, probe
+from exporter.commands.recording.observation import Observation, ProbeResult
 from exporter.manifest import StateNames
 from exporter.manifest.loader import load_layers
-from exporter.plugins.recording.child.call_description import list_parameters, store_call
-from exporter.plugins.recording.child.probe import fit_size, probe
-from exporter.plugins.recording.observation import Observation, ProbeResult
 
 MODELS = """
 import torch

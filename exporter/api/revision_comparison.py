@@ -1,0 +1,297 @@
+"""The comparison of a branch with a revision: its baseline, its policy and its promises."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from exporter.cache.states import hash_source
+from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.git import Commit
+from exporter.core.revision import Checkout, check_out
+from exporter.gate.baseline_comparison import compare_results, list_accepted, strip_figures
+from exporter.gate.contract_changes import DEFINING_KEYS, describe_states, find_state_changes
+from exporter.gate.finding import ACCEPTED_HERE, GateFinding
+from exporter.gate.promise_changes import ContractHashes, find_contract_changes
+from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
+from exporter.manifest.loader import list_manifests
+from exporter.manifest.rules.python_code import hash_code
+from exporter.manifest.syntax.python_source import find_module_file
+from exporter.manifest.syntax.table import list_functions
+from exporter.records.baseline import (
+    FOLDER,
+    AcceptedModel,
+    Baseline,
+    CellOutcome,
+    extract_outcome,
+    read_baseline,
+)
+from exporter.records.record import CellId, Record, RunRecord
+from exporter.report.report_paths import ReportPaths
+
+#: The form of a pointer of Git LFS, and the bytes that contain it.
+_LFS_VERSION = b"version https://git-lfs"
+_LFS_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})")
+_POINTER_BYTES = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectState:
+    """The manifests and the baseline of a project at one revision."""
+
+    manifest: Manifest
+    baseline: Baseline
+    hashes: ContractHashes = field(default_factory=dict)
+    """The hashes of the data files, by model and by path from the root."""
+    states: Mapping[str, AcceptedModel] = field(default_factory=dict)
+    """The current states of the models of a branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRevision:
+    """A revision of git with the differences of the work tree."""
+
+    state: ProjectState
+    name: str
+    commit: Commit
+    findings: tuple[GateFinding, ...]
+    accepted: tuple[GateFinding, ...]
+    """The differences between its baseline and that of the branch."""
+
+
+def compare(
+    manifest: Manifest,
+    run: RunRecord,
+    promised: Collection[CellId],
+    environment: Mapping[str, str],
+    against: str,
+) -> ComparedRevision:
+    """Compare the results of the work tree with the last common commit with a revision.
+
+    Raises:
+        ExporterError: UNREADABLE if the manifests or the baseline of the revision cannot be read.
+            MANIFEST and ENVIRONMENT as `check_out`.
+    """
+    root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
+    with check_out(root, against, environment) as checkout:
+        state = _read_state(checkout, root)
+    present = read_baseline(path) if path.exists() else Baseline()
+    branch = ProjectState(
+        manifest=manifest,
+        baseline=present,
+        hashes=_hash_contract(manifest, root),
+        states=describe_states(manifest, run, present),
+    )
+    return ComparedRevision(
+        state=state,
+        name=checkout.name,
+        commit=checkout.commit,
+        findings=compare_with_revision(state, branch, run, promised),
+        accepted=list_accepted(state.baseline, present),
+    )
+
+
+def compare_with_revision(
+    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
+) -> tuple[GateFinding, ...]:
+    """Compare the results and the manifests of a branch with a revision; see `compare_results`.
+
+    Any change of a contract that the branch's own baseline lacks is a finding, too.
+    """
+    gate = revision.manifest.project.gate
+    findings = compare_results(revision.baseline, run, promised, gate)
+    reported = {finding.cell for finding in findings}
+    relaxed_states = find_state_changes(revision.baseline, branch.states, promised, gate)
+    changed_states = find_state_changes(branch.baseline, branch.states, promised, gate)
+    # If a removed cell was accepted, it has the finding `missing` already.
+    hashes = (revision.hashes, branch.hashes)
+    relaxed = (
+        finding
+        for finding in (
+            *find_contract_changes(revision.manifest, branch.manifest, hashes),
+            *_find_unread_entries(revision, promised),
+            *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
+        )
+        if finding.cell in promised or finding.cell not in reported
+    )
+    acceptance = _BranchAcceptance(
+        before=revision.baseline.by_cell(),
+        after=branch.baseline.by_cell(),
+        dropped=branch.baseline.dropped,
+        records=run.by_cell(),
+    )
+    judged = [
+        *(each for each in changed_states if each.kind is FindingKind.CONTRACT),
+        *(_apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)),
+    ]
+    return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
+
+
+def _find_unread_entries(
+    revision: ProjectState, promised: Collection[CellId]
+) -> Iterator[GateFinding]:
+    """Yield the cells that the revision accepted although it has no entry for them.
+
+    Their promises at the revision are unknown. The entry may be in a submodule or behind a link.
+    """
+    known = {spec.id for spec in revision.manifest.models}
+    for cell in revision.baseline.by_cell():
+        if cell.model in known or cell not in promised:
+            continue
+        policy = revision.manifest.project.gate.find_policy(cell.model)
+        action = policy.find_action(FindingKind.RELAXED)
+        if action != "ignore":
+            yield GateFinding(
+                kind=FindingKind.RELAXED,
+                cell=cell,
+                before="no entry at the revision",
+                after="promised",
+                message="its promises at the revision cannot be read; keep manifests in the "
+                "repository, not in a link out of it or in a submodule that is not fetched",
+                action=action,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BranchAcceptance:
+    """The outcomes that the branch's own baseline accepts."""
+
+    before: Mapping[CellId, CellOutcome]
+    """The baseline of the revision."""
+    after: Mapping[CellId, CellOutcome]
+    """The baseline of the branch."""
+    dropped: Mapping[CellId, str]
+    records: Mapping[CellId, Record]
+
+    def is_accepted(self, cell: CellId) -> bool:
+        """Return whether the branch's baseline contains the current outcome."""
+        accepted, record = self.after.get(cell), self.records.get(cell)
+        if accepted is None or record is None:
+            return False
+        return strip_figures(accepted) == strip_figures(extract_outcome(record))
+
+    def find_reason(self, cell: CellId) -> str:
+        """Return why the branch accepts the cell, or "" if there is none."""
+        if cell in self.dropped and cell not in self.after:
+            return self.dropped[cell]
+        before, after = self.before.get(cell), self.after.get(cell)
+        if after is None or not self.is_accepted(cell):
+            return ""
+        # A reason that the revision contains too belongs to an older change.
+        return after.reason if before is None or before.reason != after.reason else ""
+
+
+def _apply_acceptance(
+    finding: GateFinding, acceptance: _BranchAcceptance, manifest: Manifest
+) -> GateFinding | None:
+    """Return the finding with its final action, or None if the branch settles it."""
+    if finding.is_improvement and acceptance.is_accepted(finding.cell):
+        return None
+    reasons = [acceptance.find_reason(cell) for cell in finding.cells]
+    reason = reasons[0] if all(reasons) else ""
+    if not reason:
+        return finding
+    message = f"{ACCEPTED_HERE}{reason}" + (f" ({finding.message})" if finding.message else "")
+    policy = manifest.project.gate.find_policy(finding.cell.model)
+    match policy.find_action(FindingKind.ACCEPTED_HERE):
+        case "block":
+            return replace(finding, message=message)
+        case "warn":
+            return replace(finding, message=message, action="warn")
+        case "ignore":
+            return None
+
+
+def _read_state(checkout: Checkout, root: Path) -> ProjectState:
+    """Read the manifests and the baseline of a revision.
+
+    Every entry must be valid, because an unknown promise could be weakened without a finding. A
+    revision without manifests, such as that of the first pull request, promises nothing.
+    """
+    try:
+        project = load_settings(checkout.root)
+        is_empty = not checkout.omitted and not list_manifests(checkout.root / project.manifests)
+        manifest = (
+            Manifest(project=project, models=())
+            if is_empty
+            else load_project(checkout.root, fallback_root=root)
+        )
+    except ExporterError as error:
+        message = (
+            f"{checkout.name}: the manifests cannot be read by this version; compare with a later "
+            "revision"
+        )
+        problems = [Problem(message=f"{checkout.name}: {problem}") for problem in error.problems]
+        problems += [
+            Problem(
+                message=f"{checkout.name}: {link}: is a link out of the repository, so its content "
+                "at the revision is unknown; move the file into the repository"
+            )
+            for link in checkout.omitted
+        ]
+        raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
+    path = checkout.root / project.reports / FOLDER
+    name = path.relative_to(checkout.root).as_posix()
+    if path.exists():
+        baseline = read_baseline(path, f"{checkout.name}: {name}")
+    elif is_empty:
+        baseline = Baseline()
+    else:
+        message = f"{checkout.name}: has no {name}; accept its results first"
+        raise ExporterError(ExitCode.RED, message)
+    return ProjectState(manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root))
+
+
+def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
+    """Return the hashes of the data files and functions of all entries, without missing ones."""
+    root = Path(manifest.project.root)
+    hashes: dict[str, dict[tuple[FindingKind, str], str]] = {}
+    for spec in manifest.models:
+        digests = hashes.setdefault(spec.id, {})
+        files = list(spec.data_files)
+        folder = (root / spec.manifest).parent
+        weights = os.path.relpath(folder / spec.weights, root) if spec.weights else ""
+        for pattern in (*spec.depends, *(each.ort_library for each in spec.custom_ops)):
+            paths = folder.glob(pattern) if pattern and ":" not in pattern else ()
+            files += [os.path.relpath(path, root) for path in paths if path.is_file()]
+        for file in files:
+            name = "weights file" if file == weights else "content of"
+            digests[FindingKind.REDEFINED, f"{name} {file}"] = _hash_content(root / file)
+        for kind, text in _list_functions(spec):
+            digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
+    return {
+        model: {key: digest for key, digest in digests.items() if digest}
+        for model, digests in hashes.items()
+    }
+
+
+def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
+    """Yield each function that the contract names, with the kind of a finding about its code."""
+    for key in ModelSpec.model_fields:
+        if value := getattr(spec, key):
+            kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
+            yield from ((kind, text) for text in list_functions(value) if ":" in text)
+
+
+def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:
+    """Return the hash of a function's code, or "" if the project does not have it."""
+    location, _, name = text.rpartition(":")
+    folder = (root / spec.manifest).parent
+    file: Path | None = Path(os.path.normpath(folder / location))
+    if not location.endswith(".py"):
+        file = find_module_file(location, (str(folder), str(root)))
+    return hash_code(root, file, name, fallback_root) if file else ""
+
+
+def _hash_content(path: Path) -> str:
+    """Return the hash of a file; that of its content if git stores a pointer of Git LFS."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_POINTER_BYTES)
+    except OSError:
+        return ""
+    pointer = _LFS_POINTER.search(head) if head.startswith(_LFS_VERSION) else None
+    return pointer[1].decode() if pointer else hash_source(path)

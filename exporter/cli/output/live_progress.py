@@ -1,0 +1,100 @@
+"""The progress of an export in a terminal: a bar, and the cells in progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from exporter.cli.output.line_progress import LineProgress
+from exporter.core.text import remove_controls
+from exporter.jobs import Announcement
+from exporter.manifest.syntax.values import format_opsets
+from exporter.records.record import Record
+
+
+@contextmanager
+def show_progress(*, explain: bool) -> Iterator[LineProgress]:
+    """Yield the observer; `explain`: Print the reason why each cell runs."""
+    progress = LiveProgress(explain=explain)
+    with Live(get_renderable=progress.render, refresh_per_second=8, transient=True) as live:
+        progress.live = live
+        yield progress
+
+
+class LiveProgress(LineProgress):
+    """Prints the same lines above a bar and the cells in progress."""
+
+    live: Live | None = None
+
+    def __init__(self, *, explain: bool = False) -> None:
+        super().__init__(explain=explain)
+        self._started = time.monotonic()
+        self._in_progress: dict[tuple[str, int], tuple[Announcement, float]] = {}
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Show the step until the worker announces another one."""
+        if announcement.cells:
+            worker = (announcement.cells[0].model, announcement.part)
+            self._in_progress[worker] = (announcement, time.monotonic())
+
+    def on_cell_done(self, record: Record) -> None:
+        self._in_progress = {
+            worker: (announcement, since)
+            for worker, (announcement, since) in self._in_progress.items()
+            if announcement.cells != (record.cell,)
+        }
+        super().on_cell_done(record)
+
+    def on_model_done(self, model: str) -> None:
+        self._in_progress = {
+            worker: step for worker, step in self._in_progress.items() if worker[0] != model
+        }
+        super().on_model_done(model)
+
+    def print(self, text: str, *, color: str | None = None) -> None:
+        """Print one line above the bar."""
+        if self.live is None:
+            super().print(text, color=color)
+            return
+        self.live.console.print(Text(remove_controls(text), style=color or ""))
+
+    def render(self) -> RenderableType:
+        """Return the bar, and a line for each model in progress."""
+        now = time.monotonic()
+        head = Table.grid(padding=(0, 1))
+        bar = ProgressBar(
+            total=max(self.total, 1),
+            completed=self.done,
+            width=24,
+            complete_style="red" if self.red else "green",
+        )
+        remaining = self.total - self.done
+        texts = [f"{self.done}/{self.total} cells"]
+        texts += [f"{self.red} red"] if self.red else []
+        texts += [f"{self.restored} restored"] if self.restored else []
+        texts.append(_format_clock(now - self._started))
+        if self.has_finished_model and remaining:
+            seconds = (now - self._started) / self.done * remaining
+            texts.append(f"about {_format_clock(seconds)} left")
+        else:
+            texts.append(f"{remaining} left")
+        head.add_row(bar, ", ".join(texts))
+        table = Table.grid(padding=(0, 2))
+        for (model, _), (announcement, since) in self._in_progress.items():
+            opsets = format_opsets(cell.opset for cell in announcement.cells)
+            clock = _format_clock(now - since)
+            table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, clock)
+        if not self._in_progress and not self.done and self.total:
+            table.add_row("  starting PyTorch")
+        return Group(head, table)
+
+
+def _format_clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -1,0 +1,428 @@
+"""The content of one published folder: copies, descriptions and hashes."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, Self
+
+from pydantic import Field
+
+from exporter.core.device_name import DeviceName
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import (
+    CELL_LIMIT,
+    PROJECT_LIMIT,
+    copy_file,
+    hash_file,
+    read_regular_file,
+    write_text,
+)
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.text import join_lines
+from exporter.jobs import is_weights_name
+from exporter.manifest import Device, ModelSpec
+from exporter.manifest.resolved.keys import DECODER
+from exporter.manifest.syntax.releases import Release, find_first_release
+from exporter.planning.plan import PlannedCell
+from exporter.records.record import Artifact, CellId, Record, Status
+from exporter.report.pages.model_pages import describe_contract
+from exporter.report.pages.templates import render
+from exporter.report.rows.matrix import format_runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A file that may be published."""
+
+    model: str
+    opset: int
+    artifact: Artifact
+    records: tuple[Record, ...]
+    """Of the selected devices; all pass, unless failing files are included."""
+
+    @property
+    def warning(self) -> str:
+        """The failures of its devices, "" if all pass."""
+        return _format_failures(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """A file that is not published."""
+
+    cell: CellId
+    """Without a device, because the file serves all devices."""
+    reason: str
+    is_refused: bool = True
+    """False if the manifest does not promise a correct file."""
+
+
+def choose_file(
+    planned: Sequence[PlannedCell],
+    records: Mapping[CellId, Record],
+    missing: Mapping[CellId, str],
+    *,
+    include_red: bool = False,
+    include_initial: bool = False,
+) -> Candidate | Omission:
+    """Decide about the file of all cells of one opset of a model."""
+    first = planned[0].cell
+    model, file = first.model, first.model_copy(update={"device": DeviceName()})
+    cells = [item.cell for item in planned if not item.skip]
+    if not cells:
+        return Omission(file, f"the manifest skips it: {planned[0].skip}", is_refused=False)
+    for cell in cells:
+        if cell not in records:
+            reason = missing.get(cell, "it has not been exported yet")
+            fix = f"run `exporter export {model}`"
+            return Omission(file, f"no result on {cell.device}: {reason}; {fix}")
+    proofs = tuple(records[cell] for cell in cells)
+    if (failures := _format_failures(proofs)) and not include_red:
+        is_expected = all(item.status in (Status.PASS, Status.XFAIL) for item in proofs)
+        return Omission(file, failures, is_refused=not is_expected)
+    artifacts = {item.artifact.sha256: item.artifact for item in proofs if item.artifact}
+    if not artifacts:
+        return Omission(file, "; ".join(filter(None, ("there is no file", failures))))
+    if len(artifacts) > 1:
+        reason = f"its devices were proved on different files; run `exporter export {model}`"
+        return Omission(file, reason)
+    initial = next((each.initial_weights for each in proofs if each.initial_weights), "")
+    if initial and not include_initial:
+        return Omission(file, f"it has {initial}; set `weights` in the entry, or add `--initial`")
+    (artifact,) = artifacts.values()
+    return Candidate(model=model, opset=first.opset, artifact=artifact, records=proofs)
+
+
+def _format_failures(records: Iterable[Record]) -> str:
+    return "; ".join(
+        join_lines(f"{record.outcome} on {record.cell.device}: {record.message}").rstrip(": ")
+        for record in records
+        if record.status is not Status.PASS
+    )
+
+
+MODEL = "model.onnx"
+CARD = "README.md"
+CONTRACT = "contract.json"
+#: The file that identifies a folder written by `publish`.
+MARKER = "exporter.json"
+SUMS = "SHA256SUMS"
+#: The configuration of a decoder for ONNX Runtime GenAI.
+GENAI_CONFIG = "genai_config.json"
+#: The first data set for numpy.
+EXAMPLE = "example.npz"
+_DIGEST_LENGTH = 64  # hex digits of SHA-256
+#: The files with the proof. One without a hash is damage, not a file of somebody else.
+_PROOF = (MODEL, CONTRACT, MARKER, "reference.json", "weights-*", "test_data_set_*/*.pb")
+#: The files of `save_pretrained` that prepare inputs, or name tokens.
+_TEXTS = "tokenizer|vocab|merges|special_tokens_map|chat_template"
+_ASSET = re.compile(rf"(\w+_)?config\.json|({_TEXTS})\.\w+|\w+\.model")
+
+
+class Allowance(FrozenModel):
+    """The tolerance of one output: `atol + rtol * |expected|` from PyTorch's output."""
+
+    output: str
+    atol: float
+    rtol: float
+    outside: float = 0.0
+    """The share of elements that may exceed the tolerance."""
+    compared_at: str = ""
+    """The positions that are compared, such as `mask = 1`; "" for all."""
+    comparator: str = ""
+    """The comparator in place of the tolerance, such as `sqnr = 40`; "" if there is none."""
+
+
+class DataSet(FrozenModel):
+    """One folder `test_data_set_<n>`."""
+
+    folder: str
+    name: str
+    """`declared`, `batch=7`, or the name of a case."""
+    kind: str
+    axes: dict[str, int]
+
+
+class PublishTarget(FrozenModel):
+    """One file to publish."""
+
+    opset: int
+    devices: Items[Device]
+    """The devices on which it was proved."""
+    folder: Path
+    """The folder with its `model.onnx`, absolute."""
+    has_ties: bool = False
+    """Whether the file selects other indices of equal values than PyTorch."""
+    commit: str = ""
+    """The commit of the sources, for the file; see `Publication`."""
+
+
+class TargetResult(FrozenModel):
+    """The result for one target."""
+
+    problems: Items[str] = ()
+    """The reasons against its publication."""
+    notes: Items[str] = ()
+    sets: Items[DataSet] = ()
+    allowed: Items[Allowance] = ()
+    sources: dict[str, str] = Field(default_factory=dict)
+    """The published file with the content of each file of a sample, by its name in an export."""
+
+
+class Publication(FrozenModel):
+    """`exporter.json`: the published file and its proof."""
+
+    format: Literal[2] = 2
+    tool: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
+    model: str
+    opset: int
+    is_green: bool
+    """True if every promise was proved on every device in `records`."""
+    warning: str = ""
+    """The failures, "" if there are none."""
+    sha256: str
+    """Of `model.onnx`."""
+    exported: str = ""
+    """The hash before the entry's description was appended: that of the file of the export."""
+    commit: str = ""
+    """The last commit that changed a source of the model; "" if git does not have all of them."""
+    external_data: Items[str] = ()
+    tools: dict[str, str]
+    """The versions of the tools that built and proved it."""
+    data_sets: Items[DataSet]
+    allowed: Items[Allowance]
+    """The tolerance of each output on the test data."""
+    records: Items[Record]
+    """For each device: checks with figures, route, sources with hashes."""
+    sources: dict[str, str]
+    """The published file with the content of each file of a sample, by its name in an export."""
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Self:
+        """Return that of a published folder.
+
+        Raises:
+            OSError, ValueError: It cannot be read, or is of a later version.
+        """
+        return cls.read(read_regular_file(folder / MARKER, CELL_LIMIT))
+
+    @property
+    def release(self) -> Release | None:
+        """The first release of ONNX Runtime that loads the file; None if no known one does."""
+        artifact = self.records[0].artifact
+        return find_first_release(self.opset, artifact.ir_version) if artifact else None
+
+
+def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
+    """Copy the file and its external data and compare the hashes of the copies.
+
+    Raises:
+        ExporterError: UNREADABLE if a copy is not the proved file.
+    """
+    names = {f"{candidate.opset}.onnx": MODEL}
+    names |= {name: name for name in candidate.artifact.external_data}
+    for source, target in names.items():
+        path = built / source
+        if PurePosixPath(source).name != source or path.is_symlink() or not path.is_file():
+            message = f"{source}: is not a file of the model's folder; export the model again"
+            raise ExporterError(ExitCode.UNREADABLE, message)
+        # No hard links, because onnx refuses external data with two names.
+        copy_file(path, folder / target)
+        digest = hash_file(folder / target)
+        is_proved = (
+            digest == candidate.artifact.sha256
+            if target == MODEL
+            else is_weights_name(target, digest)
+        )
+        if not is_proved:
+            message = f"{candidate.model}/{source}: is not the file that was proved"
+            raise ExporterError(ExitCode.UNREADABLE, message)
+
+
+def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path) -> None:
+    """Copy the configuration and the tokenizer of a model that transformers read from a folder.
+
+    Raises:
+        ExporterError: UNREADABLE if the tokenizer is none, or has more tokens than the logits have
+            values.
+    """
+    files = (root / each.file for each in candidate.records[0].sources if "*" not in each.file)
+    for config in (file for file in files if file.name == "config.json"):
+        for path in config.parent.iterdir():
+            if _ASSET.fullmatch(path.name) and path.is_file():
+                copy_file(path, folder / path.name)
+        size = next((out.shape[-1] for out in spec.outputs if out.name == "logits"), "")
+        tokenizer = folder / "tokenizer.json"
+        if isinstance(size, int) and tokenizer.is_file():
+            name, fix = f"{config.parent.name}/{tokenizer.name}", "copy the tokenizer of this model"
+            try:
+                table = json.loads(tokenizer.read_text(encoding="utf-8"))
+                words = table["model"]["vocab"]
+                numbers = words.values() if isinstance(words, dict) else range(len(words))
+                added = (token["id"] for token in table.get("added_tokens", ()))
+                count = 1 + max([*numbers, *added])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                message = f"{name}: is no tokenizer: {type(error).__name__}: {error}; {fix}"
+                raise ExporterError(ExitCode.UNREADABLE, message) from error
+            if count > size:
+                message = f"{name}: has a token {count - 1}, the logits have {size} values; {fix}"
+                raise ExporterError(ExitCode.UNREADABLE, message)
+
+
+def summarize(
+    candidate: Candidate, result: TargetResult, folder: Path, commit: str, tools: dict[str, str]
+) -> Publication:
+    """Return `exporter.json`, without times: the same results give the same bytes."""
+    records = tuple(
+        record.model_copy(
+            update={
+                "checks": tuple(each.model_copy(update={"seconds": 0.0}) for each in record.checks),
+                "seconds": {},
+                "log": "",
+            }
+        )
+        for record in candidate.records
+    )
+    return Publication.from_fields(
+        candidate,
+        is_green=not candidate.warning,
+        sha256=hash_file(folder / MODEL),
+        exported=candidate.artifact.sha256,
+        commit=commit,
+        external_data=candidate.artifact.external_data,
+        tools=tools,
+        data_sets=result.sets,
+        allowed=result.allowed,
+        records=records,
+        sources=result.sources,
+    )
+
+
+def write_descriptions(
+    publication: Publication,
+    spec: ModelSpec,
+    devices: Sequence[Device],
+    templates: Path,
+    folder: Path,
+) -> None:
+    """Write the descriptions of the files, and then the hashes of all files.
+
+    `spec`: The contract at this opset; `devices`: those of the records.
+
+    Raises:
+        ExporterError: MANIFEST if the project's template `card.md` is invalid.
+    """
+    pairs = zip(devices, publication.records, strict=True)
+    card = render(
+        "card.md",
+        templates,
+        **dict(publication),
+        release=publication.release,
+        spec=spec,
+        contract=describe_contract(spec),
+        devices=devices,
+        runtimes=tuple(format_runtime(*pair, publication.tools) for pair in pairs),
+        has_example=(folder / EXAMPLE).exists(),
+    )
+    atol = max((item.atol for item in publication.allowed), default=0.0)
+    rtol = max((item.rtol for item in publication.allowed), default=0.0)
+    write_text(folder / MARKER, publication.to_json())
+    write_text(folder / CONTRACT, spec.to_json())
+    write_text(folder / CARD, card)
+    is_decoder = spec.generate is not None and spec.generate.part == DECODER
+    names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
+    is_pair = any(".encoder." in item.name for item in spec.inputs)  # unknown to GenAI
+    for name in names[: 1 if is_pair else 2]:
+        write_text(folder / name, render(name, templates, spec=spec))
+    write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
+    config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
+    write_text(folder / "config.txt", config)
+    lines = (f"{hash_file(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
+    write_text(folder / SUMS, "".join(lines))
+
+
+def read_contract(folder: Path) -> ModelSpec:
+    """Return the contract of a published folder.
+
+    Raises:
+        OSError, ValueError: It cannot be read, or is of a later version.
+    """
+    return ModelSpec.read(read_regular_file(folder / CONTRACT, CELL_LIMIT))
+
+
+def write_catalog(destination: Path, templates: Path) -> str:
+    """Write `README.md` and `index.json`, which list all published folders of a destination.
+
+    Returns:
+        The reason if files of these names exist that this function did not write, or "".
+    """
+    index, card = destination / "index.json", destination / CARD
+    is_ours = index.is_file() and b'"tool": "onnx-exporter-matrix"' in index.read_bytes()
+    for path in () if is_ours else (index, card):
+        if path.is_symlink() or path.exists():
+            return f"{path.name}: is no list of `exporter publish`; move it away to get one"
+    files = []
+    for marker in destination.glob(f"*/*/{MARKER}"):
+        with suppress(OSError, ValueError):  # `exporter verify` reports it
+            files.append((Publication.from_folder(marker.parent), read_contract(marker.parent)))
+    files.sort(key=lambda pair: (pair[0].model, pair[0].opset))
+    write_text(index, render("catalog.json", templates, files=files))
+    write_text(card, render("catalog.md", templates, files=files))
+    return ""
+
+
+def list_files(folder: Path) -> Iterator[str]:
+    """Yield the path of each file and symlink in the folder, relative to it."""
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir():
+            yield path.relative_to(folder).as_posix()
+
+
+def list_special_files(folder: Path) -> tuple[str, ...]:
+    """Return links, pipes and devices: opening one can wait or have effects."""
+    modes = ((name, (folder / name).lstat().st_mode) for name in list_files(folder))
+    return tuple(sorted(name for name, mode in modes if not stat.S_ISREG(mode)))
+
+
+def list_unlisted_files(folder: Path) -> tuple[str, ...]:
+    """Return the files that are not in the folder's list of hashes.
+
+    Raises:
+        OSError, ValueError: If there is no list, or an invalid one.
+    """
+    return tuple(sorted(set(list_files(folder)) - {SUMS, *_read_sums(folder)}))
+
+
+def find_hash_problems(folder: Path, *, is_strict: bool = True) -> tuple[str, ...]:
+    """Return each difference between the files and the list of hashes.
+
+    `is_strict`: Whether a file without a hash is a problem also if it is no part of the proof.
+    """
+    problems = [
+        f"{name} is not in {SUMS}"
+        for name in list_unlisted_files(folder)
+        if is_strict or any(map(PurePosixPath(name).match, _PROOF))
+    ]
+    files = set(list_files(folder))
+    for name, digest in sorted(_read_sums(folder).items()):
+        if name not in files:
+            problems.append(f"{name} is missing")
+        elif hash_file(folder / name) != digest:
+            problems.append(f"{name} has another hash")
+    return tuple(problems)
+
+
+def _read_sums(folder: Path) -> dict[str, str]:
+    sums = {}
+    for line in read_regular_file(folder / SUMS, PROJECT_LIMIT).decode().splitlines():
+        digest, separator, name = line.partition("  ")
+        if not separator or len(digest) != _DIGEST_LENGTH:
+            raise ValueError(f"{SUMS} is not a list of hashes")
+        sums[name] = digest
+    return sums

@@ -1,0 +1,318 @@
+"""Observe a Python process: constructors, loaded weights and calls of `torch.onnx.export`.
+
+A generated `sitecustomize.py` calls `install` in each Python process of the command. Nothing here
+changes a result of the process, and no error here reaches it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import inspect
+import json
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+#: Calls of one class that are stored; later ones rarely have other sizes.
+_CALLS = 40
+_OPTIONS = (
+    "export_params", "keep_initializers_as_inputs", "external_data", "optimize",
+    "do_constant_folding", "custom_opsets", "operator_export_type", "training",
+    "autograd_inlining",
+)  # fmt: skip
+_UNEXPRESSED = ("custom_translation_table", "export_modules_as_functions")
+
+
+def install(output: str, model: str = "", package: str = "") -> None:
+    """Observe this process from now on, before it imports torch.
+
+    Args:
+        output: The folder of the observations.
+        model: `file.py:Class` or `module:Class`: observe the calls of this class.
+        package: Observe the outermost calls of the modules of this package.
+    """
+    observer = _Observer(Path(output), model, package)
+    actions: dict[str, Callable[[Any], None]] = {
+        "torch.nn.modules.module": observer.watch_modules,
+        "torch.serialization": functools.partial(observer.watch_files, name="load"),
+        "torch.onnx": observer.watch_exports,
+        "safetensors": functools.partial(observer.watch_files, name="safe_open"),
+    }
+    sys.meta_path.insert(0, _Finder(actions))
+    (Path(output) / f"{os.getpid()}.started").touch()
+
+
+class _Finder(importlib.machinery.PathFinder):
+    """Finds the modules as usual, and calls an action after their execution."""
+
+    def __init__(self, actions: Mapping[str, Callable[[ModuleType], None]]) -> None:
+        self._actions = dict(actions)
+
+    def find_spec(  # type: ignore[override]
+        self, name: str, path: Any = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the specification of an observed module, or None for all others."""
+        action = self._actions.pop(name, None)
+        if action is None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_act(module: ModuleType) -> None:
+                execute(module)
+                with suppress(Exception):
+                    action(module)
+
+            spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        return spec
+
+
+class _Observer:
+    """The observations of one process."""
+
+    def __init__(self, output: Path, model: str, package: str) -> None:
+        self._output, self._model, self._package = output, model, package
+        self._started: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._constructions: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+        self._loaded: set[type] = set()
+        self._files: dict[str, None] = {}
+        self._depth = self._count = 0
+        self._seen: set[tuple[Any, ...]] = set()
+        self._chosen: dict[type, bool] = {}
+        self._folder = str(Path.cwd())
+
+    def watch_modules(self, module: Any) -> None:
+        """Store the arguments of constructors, and the calls of the chosen classes."""
+        owner: Any = module.Module
+
+        initialize, load = owner.__init__, owner.load_state_dict
+
+        def construct(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            made = object.__new__(cls)
+            if cls.__new__ is construct:  # else another `__new__` may have changed the arguments
+                self._started[id(made)] = (_copy(args), _copy(kwargs))
+            return made
+
+        @functools.wraps(initialize)
+        def initialize_module(module: Any, *args: Any, **kwargs: Any) -> None:
+            # `copy` and `pickle` create modules without it.
+            if call := self._started.pop(id(module), None):
+                remove = functools.partial(self._forget, id(module))
+                self._constructions[id(module)] = (weakref.ref(module, remove), *call)
+            initialize(module, *args, **kwargs)
+
+        owner.__new__, owner.__init__ = construct, initialize_module
+
+        @functools.wraps(load)
+        def load_state(module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+            result = load(module, state, *args, **kwargs)
+            types = {type(module), *map(type, module.modules())}
+            self._loaded |= {each for each in types if not each.__module__.startswith("torch.")}
+            return result
+
+        owner.load_state_dict = load_state
+        if self._model or self._package:
+            module.register_module_forward_pre_hook(self._enter_call)
+            module.register_module_forward_hook(
+                self._leave_call, with_kwargs=True, always_call=True
+            )
+
+    def _forget(self, key: int, _: object) -> None:
+        self._constructions.pop(key, None)
+
+    def watch_files(self, module: Any, name: str) -> None:
+        """Store the paths of the files with tensors that a function reads."""
+        load = getattr(module, name)
+
+        @functools.wraps(load)
+        def observed(file: Any, *args: Any, **kwargs: Any) -> Any:
+            with suppress(Exception):
+                self._files[str(Path(os.fspath(file)).resolve())] = None
+            return load(file, *args, **kwargs)
+
+        setattr(module, name, observed)
+
+    def watch_exports(self, module: Any) -> None:
+        """Observe `torch.onnx.export`, and the function of older scripts."""
+        for owner in (module, getattr(module, "utils", None)):
+            if owner is not None:
+                owner.export = functools.wraps(owner.export)(
+                    functools.partial(self._export, owner.export)
+                )
+
+    def _export(self, export: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._depth:  # `torch.onnx.export` may call `torch.onnx.utils.export`
+            return export(*args, **kwargs)
+        self._depth += 1
+        try:
+            content, file = self._observe_export(export, args, kwargs)
+            result = export(*args, **kwargs)
+            self._add_file(content, file, result)
+            return result
+        finally:
+            self._depth -= 1
+
+    def _observe_export(
+        self, export: Callable[..., Any], args: Any, kwargs: Any
+    ) -> tuple[dict[str, Any], Any]:
+        """Store the call; return its description and the path of the file."""
+        self._count += 1
+        file = None
+        try:
+            signature = inspect.signature(export)
+            bound = signature.bind(*args, **kwargs).arguments
+            file = bound.get("f")
+            content = {"kind": "export", **self._describe_export(signature, bound)}
+        except Exception as error:
+            content = {"kind": "export", "problem": f"{type(error).__name__}: {error}"}
+        self._write(content)
+        return content, file
+
+    def _describe_export(
+        self, signature: inspect.Signature, bound: dict[str, Any]
+    ) -> dict[str, Any]:
+        from exporter.commands.recording.child import call_description
+
+        call = bound.get("args", ())
+        call = tuple(call) if isinstance(call, tuple | list) else (call,)
+        keywords = dict(bound.get("kwargs") or {})
+        if call and isinstance(call[-1], dict) and not keywords:
+            *positional, keywords = call
+            call = tuple(positional)
+        content = self._describe_model(bound["model"], call, keywords)
+        call_description.add_declarations(content, bound["model"], bound)
+        options = {}
+        for name in _OPTIONS:
+            value = bound.get(name)
+            if name in bound and value != signature.parameters[name].default and value is not None:
+                options[name] = getattr(value, "name", value)
+        notes = [f"`{name}` of the script" for name in _UNEXPRESSED if bound.get(name)]
+        exporter = {True: "dynamo", False: "torchscript"}.get(bound.get("dynamo"), "")  # type: ignore[arg-type]
+        file = bound.get("f")
+        title = Path(file).stem if isinstance(file, str | os.PathLike) else ""
+        return {
+            **content,
+            "opset": bound.get("opset_version"),
+            "exporter": exporter,
+            "options": options,
+            "notes": notes,
+            "title": title,
+        }
+
+    def _describe_model(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any = None
+    ) -> dict[str, Any]:
+        from exporter.commands.recording.child import call_description, construction
+
+        content = call_description.describe_call(
+            call_description.list_parameters(model), args, kwargs
+        )
+        if "problem" not in content:
+            content |= call_description.store_call(model, args, kwargs, returned, self._output)
+        modules = model.modules() if hasattr(model, "modules") else ()
+        main = sys.modules.get("__main__")
+        spec = getattr(main, "__spec__", None)
+        file = getattr(main, "__file__", None) or ""
+        return {
+            **content,
+            "class_name": type(model).__qualname__,
+            "class_file": _find_file(type(model)),
+            "construction": construction.Describer(self._constructions).describe(model),
+            "script": {
+                "file": str(Path(self._folder, file).resolve()) if file else "",
+                "module": spec.name.removesuffix(".__main__") if spec else "",
+                "arguments": sys.argv[1:],
+                "folder": self._folder,
+                "index": self._count,
+            },
+            "is_loaded": any(type(each) in self._loaded for each in modules),
+            "files": list(self._files),
+        }
+
+    def _add_file(self, content: dict[str, Any], file: Any, result: Any) -> None:
+        """Add the opset and the names of the outputs, which the script may leave to torch."""
+        with suppress(Exception):
+            if hasattr(result, "model"):  # of dynamo
+                opset = result.model.opset_imports[""]
+                names = [each.name for each in result.model.graph.outputs]
+            else:
+                import onnx
+
+                model = onnx.load(file, load_external_data=False)
+                opset = next(each.version for each in model.opset_import if not each.domain)
+                names = [each.name for each in model.graph.output]
+            opset = content.get("opset") or opset
+            self._write({**content, "opset": opset, "file_outputs": names})
+
+    def _enter_call(self, module: Any, _: Any) -> None:
+        self._depth += self._is_chosen(type(module))
+
+    def _leave_call(self, module: Any, args: Any, kwargs: Any, returned: Any) -> None:
+        if not self._is_chosen(type(module)):
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        with suppress(Exception):
+            from exporter.commands.recording.child.call_description import list_tensors
+
+            call = (type(module), *(tuple(each.shape) for each in list_tensors((args, kwargs))))
+            count = sum(key[0] is type(module) for key in self._seen)
+            if call in self._seen or count >= _CALLS:
+                return
+            self._seen.add(call)
+            self._count += 1
+            try:
+                # A second call may return other values, because the first one filled a cache.
+                returned = None if module.training else returned
+                content = self._describe_model(module, tuple(args), dict(kwargs), returned)
+            except Exception as error:
+                content = {"problem": f"{type(error).__name__}: {error}"}
+            self._write({"kind": "call", **content})
+
+    def _is_chosen(self, cls: type) -> bool:
+        if cls not in self._chosen:
+            self._chosen[cls] = self._matches(cls)
+        return self._chosen[cls]
+
+    def _matches(self, cls: type) -> bool:
+        if self._package:
+            return f"{cls.__module__}.".startswith(f"{self._package}.")
+        location, _, name = self._model.rpartition(":")
+        if cls.__qualname__ != name:
+            return False
+        if not location.endswith(".py"):
+            return cls.__module__ == location
+        return _find_file(cls) == str(Path(location))
+
+    def _write(self, content: dict[str, Any]) -> None:
+        path = self._output / f"{os.getpid()}-{self._count:04}.json"
+        part = path.with_suffix(".part")
+        try:
+            text = json.dumps(content)
+        except (TypeError, ValueError) as error:
+            text = json.dumps({"kind": content["kind"], "problem": f"cannot be stored: {error}"})
+        with suppress(OSError):
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+
+
+def _find_file(cls: type) -> str:
+    try:
+        return str(Path(inspect.getsourcefile(cls) or "").resolve())
+    except (TypeError, OSError):
+        return ""
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of the containers, because a constructor may change its arguments."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_copy, value))
+    return {key: _copy(each) for key, each in value.items()} if type(value) is dict else value

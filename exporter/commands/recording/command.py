@@ -1,0 +1,232 @@
+"""`exporter record` and `exporter add`: entries from observed calls, with their verdicts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from exporter.api.finished_file import prove_spec
+from exporter.cli.options import root_option
+from exporter.cli.output.terminal import choose_color, is_terminal, print_error, print_line
+from exporter.commands.recording.entry import choose_id
+from exporter.commands.recording.file_changes import apply_changes
+from exporter.commands.recording.observation import Observation, merge_observations
+from exporter.commands.recording.recorder import (
+    Context,
+    PreparedEntry,
+    find_builders,
+    record_command,
+    stage_entry,
+)
+from exporter.commands.recording.sources import (
+    describe_configuration,
+    describe_source,
+    describe_with_function,
+)
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text import join_lines, pluralize
+from exporter.manifest import ModelSpec, load_project
+from exporter.manifest.loader import load_settings
+from exporter.processes import ProcessStarter
+from exporter.processes.environment import make_worker_environment
+from exporter.processes.fork_server_client import make_starter
+from exporter.records.record import Record
+
+yes_option = click.option("--yes", is_flag=True, help="Write without a question.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the entries only.")
+
+
+@click.command()
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--model", default="", help="Observe the calls of FILE.py:CLASS, not exports.")
+@click.option("--modules", default="", help="Observe the outermost calls of this package.")
+@click.option("--check", is_flag=True, help="Only list missing and differing entries; exit with 1.")
+@click.option("--update", is_flag=True, help="Apply the differences to the existing entries.")
+@click.option("--timeout", type=float, help="Seconds after which the command is killed.")
+@dry_run_option
+@yes_option
+@root_option
+def record(
+    command: tuple[str, ...],
+    model: str,
+    modules: str,
+    timeout: float | None,
+    root: Path,
+    **flags: bool,
+) -> int:
+    """Write entries from the exports of a script.
+
+    COMMAND is a script or a test run: `exporter record -- python export.py`, `-- pytest tests`.
+    Model, arguments, names, axes, opset and options of each call become an entry, which is proved
+    before it is written. Files of the project do not change.
+    """
+    root = root.absolute()
+    location, _, name = model.rpartition(":")
+    if model and not (location and name.isidentifier()):
+        raise ExporterError(ExitCode.MANIFEST, f"--model {model}: expected FILE.py:CLASS")
+    if location.endswith(".py"):
+        if not Path(location).is_file():
+            raise ExporterError(ExitCode.MANIFEST, f"--model {location}: no such file")
+        model = f"{Path(location).resolve()}:{name}"
+    with record_command(
+        command, os.environ, print_line, model=model, package=modules, seconds=timeout
+    ) as (calls, code):
+        if code:
+            print_error(f"the command exited with {code}; its observed calls are used")
+        observations = merge_observations(calls)
+        print_error(f"{pluralize(len(observations), 'model')} observed")
+        return _write_entries(observations, root, flags)
+
+
+@click.command()
+@click.argument("source")
+@click.option("--input", "inputs", multiple=True, help="NAME=SIZES:DTYPE, image=2x3x64x64.")
+@click.option("--call", default="", help="FILE.py:FUNCTION that returns the arguments.")
+@click.option("--config", type=click.Path(path_type=Path), help="File or folder of transformers.")
+@click.option("--init", multiple=True, help="NAME=VALUE, an argument of the class; repeatable.")
+@dry_run_option
+@yes_option
+@root_option
+def add(
+    source: str,
+    inputs: tuple[str, ...],
+    call: str,
+    config: Path | None,
+    init: tuple[str, ...],
+    root: Path,
+    **flags: bool,
+) -> int:
+    """Write an entry for a class or a function.
+
+    SOURCE is FILE.py:CLASS, package.module:CLASS or a folder of `save_pretrained`. The model runs
+    at several sizes, which shows its dynamic axes. The entry is proved before it is written.
+    """
+    root = root.absolute()
+    if sum(map(bool, (inputs, call, config))) > 1:
+        message = "--input, --call and --config: pass one of the three"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    environment = make_worker_environment(os.environ)
+    if config or Path(source).is_dir():
+        observation = describe_configuration(source, config or Path(source), root, environment)
+    elif call:
+        observation = describe_with_function(source, call, init, root, environment)
+    else:
+        observation = describe_source(source, inputs, init, root)
+    return _write_entries([observation], root, flags)
+
+
+def _write_entries(
+    observations: Sequence[Observation], root: Path, flags: Mapping[str, bool]
+) -> int:
+    if root != Path.cwd():
+        print_error(f"the entries are for the project {root}")
+    project = load_settings(root)
+    folder = root / project.manifests
+    has_entries = any(folder.rglob("*.toml"))
+    models = load_project(root, keep_invalid=True).models if has_entries else ()
+    files = {path.stem for pattern in ("*.toml", "models/*.py") for path in folder.glob(pattern)}
+    context = Context(
+        root=root,
+        project=project,
+        environment=os.environ,
+        taken={spec.id for spec in models} | files,
+    )
+    codes = []
+    with closing(make_starter(os.environ, project.environment)) as starter:
+        for observation in observations:
+            if existing := _find_existing(observation, models, root, flags):
+                codes.append(_compare(observation, context, existing, flags))
+                continue
+            if flags.get("check"):
+                name = os.path.relpath(observation.class_file, root)
+                text = "has no entry; run `exporter record` without --check"
+                print_line(f"{name}:{observation.label}: {text}")
+                codes.append(ExitCode.RED)
+                continue
+            with stage_entry(observation, context) as (entry, contracts):
+                if not contracts:
+                    print_error(f"{observation.label}: no entry: {entry.problem}")
+                    codes.append(ExitCode.RED)
+                    continue
+                codes.append(_show(entry, contracts, context, starter))
+            _apply(entry, context, flags)
+    return max(codes, default=ExitCode.OK)
+
+
+def _apply(entry: PreparedEntry, context: Context, flags: Mapping[str, bool]) -> None:
+    is_asked = not (flags["yes"] or flags["dry_run"]) and is_terminal() and sys.stdin.isatty()
+    if flags["dry_run"] or (is_asked and not click.confirm(f"write {entry.id}?", default=True)):
+        return
+    apply_changes(entry.changes)
+    context.taken.add(entry.id)
+    for change in entry.changes:
+        verb = "created" if change.before is None else "updated"
+        print_line(f"{verb} {change.path.relative_to(context.root).as_posix()}")
+
+
+def _compare(
+    observation: Observation,
+    context: Context,
+    entries: Sequence[ModelSpec],
+    flags: Mapping[str, bool],
+) -> ExitCode:
+    """Print the differences of the entry from the script; apply them if that is requested."""
+    for existing in entries:
+        with stage_entry(observation, context, existing) as (entry, _):
+            differences = {"model": entry.problem} if entry.problem else entry.differences
+        if not differences:
+            break
+    for key, text in differences.items():
+        print_line(f"{existing.location}: {existing.id}: {key}: {text}", wraps=True)
+    if not differences:
+        print_line(f"{existing.id}: promises what the script exports, {existing.location}")
+    elif flags.get("update") and not entry.problem:
+        _apply(entry, context, flags)
+        return ExitCode.OK
+    elif not entry.problem:
+        print_line(f"{existing.id}: differs from the script; `exporter record --update` applies it")
+    return ExitCode.RED if differences and (flags.get("check") or entry.problem) else ExitCode.OK
+
+
+def _find_existing(
+    observation: Observation, models: Sequence[ModelSpec], root: Path, flags: Mapping[str, bool]
+) -> list[ModelSpec]:
+    """Return the entry of the same class with the name of its file or its arguments.
+
+    With `--check`, all entries of the class if there is no such entry.
+    """
+    name = choose_id(observation, ()) if observation.title else ""
+    builders = find_builders(observation, models, root)
+    same = [
+        spec
+        for spec in builders
+        if spec.id == name or (not name and spec.init == observation.construction.init)
+    ]
+    return same[:1] or (builders if flags.get("check") else [])
+
+
+def _show(
+    entry: PreparedEntry,
+    contracts: Sequence[ModelSpec],
+    context: Context,
+    starter: ProcessStarter,
+) -> ExitCode:
+    """Print the files and the verdict of an entry; return RED unless all cells are green."""
+    for change in entry.changes:
+        print_line(f"# {change.path.relative_to(context.root).as_posix()}", color="cyan")
+        print_line(change.text)
+    records: list[Record] = []
+    for contract in contracts:
+        devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
+        spec = contract.model_copy(update={"devices": devices})
+        records += prove_spec(context.project, spec, starter)
+    for each in records:
+        message = "" if each.status.is_green else f": {each.check or each.stage}: {each.message}"
+        color = choose_color(each.status)
+        print_line(f"{each.cell}: {each.status}{join_lines(message)}", color=color, wraps=True)
+    return ExitCode.OK if all(each.status.is_green for each in records) else ExitCode.RED

@@ -1,0 +1,350 @@
+"""Turn an observation and the facts of its runs into the text of an entry."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.items import Array, InlineTable, Table
+
+from exporter.commands.recording.observation import (
+    Observation,
+    ObservedTensor,
+    ProbeResult,
+)
+from exporter.commands.recording.sources import Source
+from exporter.manifest.loader import RESERVED_IDS
+from exporter.manifest.resolved.call import Dim
+from exporter.manifest.resolved.keys import DECODER, ENCODER
+
+#: The opset of `add`: the lowest one that both exporters write without a conversion.
+DEFAULT_OPSET = 18
+_WIDTH = 96
+#: The number of a layer in the name of a tensor.
+_LAYER = re.compile(r"\.\d+\.")
+
+
+def choose_id(observation: Observation, taken: Collection[str]) -> str:
+    """Return an ID from the name of the file or of the class, which no entry has."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", observation.label)
+    text = observation.title or words.rpartition(".")[2]
+    name = re.sub(r"[^a-z0-9_.-]+", "-", text.casefold()).strip("-_.")[:90] or "model"
+    used = {each.casefold() for each in taken} | RESERVED_IDS
+    numbers = (f"{name}-{number}" for number in range(2, len(used) + 3))
+    return next(each for each in (name, *numbers) if each not in used)
+
+
+def format_entry(
+    id: str, observation: Observation, source: Source, probe: ProbeResult | None, folder: str
+) -> str:
+    """Return the manifest file of one entry.
+
+    `probe`: The measured facts; None for an entry with the observed sizes and any output.
+    """
+    document = tomlkit.document()
+    document.add("format", tomlkit.item(1))
+    document.add(tomlkit.nl())
+    table = tomlkit.table()
+    if source.reason:
+        _add_comment(table, f"a function builds the model, because {source.reason}")
+    table.add("source", source.text)
+    if source.init:
+        table.add("init", _inline(source.init))
+    if probe and probe.weights:
+        file = Path(os.path.relpath(probe.weights, folder)).as_posix()
+        names = probe.weights_names.model_dump(exclude_defaults=True)
+        table.add("weights", _inline({"file": file, **names}) if names else file)
+    _add_call(table, observation, probe)
+    _add_settings(table, observation)
+    notes = (*observation.notes, *(probe.notes if probe else ()))
+    for note in notes:
+        _add_comment(table, note)
+    models = tomlkit.table(is_super_table=True)
+    models.add(id, table)
+    document.add("models", models)
+    return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
+
+
+def name_part(id: str, part: str) -> str:
+    """Return the ID of the entry with a part of a model that generates."""
+    return id if part == DECODER else f"{id}-{part}"
+
+
+def format_generator(id: str, source: Source, measured: Mapping[str, Any]) -> str:
+    """Return the manifest file of a model that generates, with an entry for each part."""
+    lines = ["#:schema manifest.schema.json", "format = 1"]
+    tokens = measured["tokens"].items()
+    words = [f"{name} = {json.dumps(each)}" for name, each in tokens if each is not None]
+    settings = {DECODER: ["steps = 32", *words], ENCODER: ['part = "encoder"']}
+    for part, tables in measured["parts"].items():
+        lines += ["", f"[models.{name_part(id, part)}]", f"source = {json.dumps(source.text)}"]
+        lines.append('exporter = "transformers"')
+        if source.init:
+            lines.append(f"init = {_inline(source.init).as_string()}")
+        lines.append(f"generate = {{ {', '.join(settings[part])} }}")
+        dims = {dim for key in ("inputs", "outputs") for t in tables[key] for dim in t["shape"]}
+        limits = [axis for axis in ("total", "source") if axis in dims and measured["limit"]]
+        lines += [f"axes.{axis} = {{ max = {measured['limit']} }}" for axis in limits]
+        lines.append(f"opsets = {DEFAULT_OPSET}")
+    return "\n".join([*lines, ""])
+
+
+def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) -> str:
+    """Return the file with the interface of a part; equal layers of a cache are one table."""
+    text = "a promise, which the gate compares key by key"
+    lines = [f"# The inputs and outputs of {name_part(id, part)}: {text}.", "", f"[{part}]"]
+    for key in ("inputs", "outputs"):
+        lines += [f"{key} = [", *_format_tensors(measured["parts"][part][key], measured), "]"]
+    axes = "past = { min = 0 }", 'total = { sum = ["past", "length"] }'
+    return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if part == DECODER else ()), ""])
+
+
+def _format_tensors(
+    tensors: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]
+) -> Iterator[str]:
+    forms: dict[str, list[Mapping[str, Any]]] = {}
+    for tensor in tensors:
+        forms.setdefault(_LAYER.sub(".{layer}.", tensor["name"]), []).append(tensor)
+    is_equal = all(len({(t["dtype"], *t["shape"]) for t in group}) == 1 for group in forms.values())
+    groups = forms if is_equal else {tensor["name"]: [tensor] for tensor in tensors}
+    for name, group in groups.items():
+        first, dtype = group[0], group[0]["dtype"]
+        words = [f'name = "{name}"', f"shape = {json.dumps(first['shape'])}"]
+        words += [] if dtype == "float32" else [f'dtype = "{dtype}"']
+        if "mask" in name:
+            side = "left" if "total" in first["shape"] else "right"
+            words.append(f'fill = {{ mask = "{side}" }}')
+        elif "int" in dtype and "." not in name:
+            rows = measured["limit"] or 64 if name == "position_ids" else measured["vocabulary"]
+            words.append(f"fill = {{ randint = [0, {rows}] }}")
+        words += [f"repeat = {{ layer = {len(group)} }}"] if "{" in name else []
+        yield f"  {{ {', '.join(words)} }},"
+
+
+def update_entry(
+    text: str, id: str, recorded: str, observation: Observation, opsets: Collection[int]
+) -> tuple[str, dict[str, str]]:
+    """Return a manifest with the promises of a recorded one, and the keys that differ.
+
+    Names of axes, limits, each `fill`, more opsets, more options and other keys are kept.
+    `opsets` are those of the entry, which `[defaults]` may have.
+    """
+    document, new = tomlkit.parse(text), tomlkit.parse(recorded)["models"][id]
+    table = document["models"][id]
+    old, values = table.unwrap(), new.unwrap()
+    for item in values["outputs"][len(observation.outputs) :]:
+        del item["name"]  # a guess, or a name that torch chose
+    # The opset of a call is a guess.
+    exported = observation.opsets or ((observation.opset,) if observation.opset else ())
+    old["opsets"], values["opsets"] = sorted({*opsets}), sorted({*opsets, *exported})
+    written = {*values} - {"axes"} | {"weights", "constants", "containers"}
+    keys = [key for key in sorted(written) if not _covers(old.get(key), values.get(key))]
+    for key in keys:
+        items = new.get(key)
+        if key in ("inputs", "outputs"):
+            table[key] = _format_tables(_merge_items(old.get(key, []), items))
+            for name, limits in new.get("axes", {}).items():
+                if name not in table.get("axes", {}):
+                    table.setdefault("axes", tomlkit.table())[name] = limits
+        elif items is None:
+            table.pop(key, None)
+        else:
+            table[key] = values[key] if key == "opsets" else items
+    differences = {key: f"{old.get(key)} -> {values.get(key)}" for key in keys}
+    return tomlkit.dumps(document), differences
+
+
+def _merge_items(old: Sequence[Any], new: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return recorded inputs or outputs with the names of axes and the keys of a user."""
+    merged = []
+    for index, item in enumerate(new):
+        named = [each for each in old if each.get("name") == item["name"]]
+        before = dict(*(named or old[index : index + 1])[:1])
+        pairs = zip(before.pop("shape", ()), item["shape"], strict=False)
+        shape = [a if isinstance(a, str) and isinstance(b, int) else b for a, b in pairs]
+        user_keys = {key: each for key, each in before.items() if key not in ("dtype", "at")}
+        shape = shape if len(shape) == len(item["shape"]) else item["shape"]
+        merged.append({**item, **user_keys, "name": item["name"], "shape": shape})
+    return merged
+
+
+def _covers(old: Any, new: Any) -> bool:
+    """Return whether a value of an entry promises a recorded one."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = new.keys() - {"fill"} - ({"name"} - old.keys()) | ({"dtype"} & old.keys())
+        default = {"dtype": "float32"}
+        return all(_covers({**default, **old}.get(n), {**default, **new}.get(n)) for n in names)
+    if isinstance(old, list) and isinstance(new, list):
+        # The name of an axis stands for each size.
+        pairs = zip(old, new, strict=False)
+        return len(old) == len(new) and all(isinstance(a, str) or _covers(a, b) for a, b in pairs)
+    return bool(old == new)
+
+
+def _add_comment(table: Table, text: str) -> None:
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    for line in textwrap.wrap(printable, _WIDTH):
+        table.add(tomlkit.comment(line))
+
+
+def _add_call(table: Table, observation: Observation, probe: ProbeResult | None) -> None:
+    """Add inputs, outputs, axes, constants and containers."""
+    observed = [each.shape for each in observation.tensors]
+    shapes: Sequence[Sequence[Dim]] = probe.inputs if probe and probe.inputs else observed
+    names = _distinct([each.name for each in observation.tensors])
+    sizes = {
+        size: axis
+        for shape, tensor in zip(shapes, observation.tensors, strict=True)
+        for axis, size in zip(shape, tensor.shape, strict=True)
+        if isinstance(axis, str)
+    }
+    inputs = []
+    for index, (tensor, name) in enumerate(zip(observation.tensors, names, strict=True)):
+        rows = probe.rows.get(name) if probe else None
+        fill, reason = choose_fill(tensor, shapes[index], rows, sizes)
+        inputs.append(
+            {
+                "name": name,
+                "shape": list(shapes[index]),
+                "dtype": tensor.dtype if tensor.dtype != "float32" else None,
+                "at": tensor.at if tensor.at != f"args[{index}]" else None,
+                "fill": fill,
+            }
+        )
+        if reason and probe:
+            _add_comment(table, f"guessed: values of {name}: {reason}")
+    declared = {dim.name for each in observation.tensors for dim in each.dynamic.values()}
+    axes = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - declared
+    if axes and probe:
+        axis_names = ", ".join(sorted(axes))
+        _add_comment(table, f"guessed: axes {axis_names}: the model ran at several sizes of each")
+    outputs: list[dict[str, Any]] = [{"name": "output", "shape": []}]
+    if probe:
+        outputs = list(_list_outputs(observation, probe, names))
+        file_names = list(observation.file_outputs)
+        if file_names and file_names != [each["name"] for each in outputs]:
+            words = f"the script's file names its outputs {', '.join(file_names)}"
+            _add_comment(table, f"{words}; programs that use these names must change")
+        elif file_names and len(observation.outputs) < len(outputs):
+            labels = ", ".join(each.name or "no name" for each in probe.outputs)
+            _add_comment(table, f"outputs are named as in the script's file; in PyTorch: {labels}")
+        elif len(observation.outputs) < len(outputs):
+            _add_comment(table, "guessed: names of outputs that no script names")
+    constants = [
+        {"at": each.at, **({} if each.value is None else {"value": each.value})}
+        for each in observation.constants
+    ]
+    containers = [each.model_dump() for each in observation.containers]
+    tables = {"inputs": inputs, "outputs": outputs, "constants": constants}
+    for key, items in (tables | {"containers": containers}).items():
+        if items:
+            table.add(key, _format_tables(items))
+    for name, limits in (_list_axes(observation, probe) if probe else {}).items():
+        table.add(tomlkit.key(["axes", name]), _inline(limits))
+
+
+def _list_outputs(
+    observation: Observation, probe: ProbeResult, inputs: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    names = [each.name for each in observation.outputs[: len(probe.outputs)]]
+    for index, output in enumerate(probe.outputs[len(names) :], len(names)):
+        default = f"output_{index}" if len(probe.outputs) > 1 else "output"
+        chosen = [*observation.file_outputs[index : index + 1], output.name, default]
+        # TorchScript counts values.
+        names.append(next(each for each in chosen if each and not each.isdigit()))
+    names = _distinct([*inputs, *names])[len(inputs) :]
+    for name, output in zip(names, probe.outputs, strict=True):
+        dtype = output.dtype if output.dtype != "float32" else None
+        yield {"name": name, "shape": list(output.shape), "dtype": dtype}
+
+
+def _format_tables(items: Sequence[Mapping[str, Any]]) -> Array:
+    """Return an array with one line for each table, without keys that are None."""
+    array = tomlkit.array().multiline(multiline=True)
+    for item in items:
+        array.append(_inline({name: each for name, each in item.items() if each is not None}))
+    return array
+
+
+def _add_settings(table: Table, observation: Observation) -> None:
+    opsets = observation.opsets or (observation.opset or DEFAULT_OPSET,)
+    if observation.kind != "export" or not (observation.opsets or observation.opset):
+        _add_comment(table, "guessed: the opset, since no script exports with one")
+    table.add("opsets", opsets[0] if len(opsets) == 1 else list(opsets))
+    if observation.exporter:
+        table.add("exporter", observation.exporter)
+    if observation.options:
+        table.add("options", _inline(observation.options))
+
+
+def _list_axes(observation: Observation, probe: ProbeResult) -> dict[str, dict[str, Any]]:
+    """Return the limits of each axis; those of the script take precedence."""
+    axes = {name: dict(limits) for name, limits in probe.axes.items()}
+    for tensor in observation.tensors:
+        for dim in tensor.dynamic.values():
+            limits = {"min": dim.min, "max": dim.max}
+            if dim.name in axes:
+                axes[dim.name] |= {key: each for key, each in limits.items() if each is not None}
+    return {name: limits for name, limits in axes.items() if limits}
+
+
+def choose_fill(
+    tensor: ObservedTensor, shape: Sequence[Dim], rows: int | None, axes: Mapping[int, str]
+) -> tuple[Any, str]:
+    """Return the fill of an input, or None for the default, and the reason if it is a guess.
+
+    `rows`: The rows of the embedding that the input selects; None if there is none.
+    """
+    if rows is not None:  # of the embedding that the input selects
+        return {"randint": [0, rows]}, ""
+    low, high = tensor.low, tensor.high
+    if tensor.dtype == "bool" or "int" in tensor.dtype:
+        return _choose_integers(tensor, shape, axes)
+    if low is None or high is None or low == high or -8 < low < 0 < high < 8:
+        return None, ""
+    if low >= 0 and high <= 1:
+        return {"uniform": [0.0, 1.0]}, "0 to 1, as observed"
+    if low >= 0 and 8 < high <= 255:
+        return {"uniform": [0.0, 255.0]}, "0 to 255, near the observed ones"
+    return {"uniform": [float(f"{low:.3g}"), float(f"{high:.3g}")]}, "the observed range"
+
+
+def _choose_integers(
+    tensor: ObservedTensor, shape: Sequence[Dim], axes: Mapping[int, str]
+) -> tuple[Any, str]:
+    first, last = int(tensor.low or 0), int(tensor.high or 0)
+    name = tensor.name.casefold()
+    is_row = len(shape) > 1 or isinstance(shape[-1] if shape else 0, str)
+    if {first, last} <= {0, 1} and is_row and "pad" in name:
+        return {"padding": "right"}, "1 is padding, by its name"
+    if {first, last} <= {0, 1} and is_row and "mask" in name:
+        return {"mask": "right"}, "a mask of rows, by its name"
+    if "len" in name and last in axes and len(shape) < 2:
+        return {"lengths_of": axes[last]}, f"lengths of {axes[last]}, by their name and value"
+    if tensor.dtype == "bool":
+        return {"bernoulli": 0.5}, "half of them true"
+    if first == last:
+        return {"randint": [first, first + 2]}, f"only {first} was observed"
+    return {"randint": [first, last + 1]}, f"{first} to {last} were observed"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names with a number after each repeated one."""
+    result: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in range(2, len(names) + 2))
+        result.append(next(each for each in (name, *numbered) if each not in result))
+    return result
+
+
+def _inline(value: Mapping[str, Any]) -> InlineTable:
+    table = tomlkit.inline_table()
+    for key, each in value.items():
+        table.add(key, _inline(each) if isinstance(each, dict) else each)
+    return table

@@ -1,0 +1,166 @@
+"""The command `init`: the files of a new project, beside the files that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomlkit
+import tomlkit.exceptions
+
+from exporter.commands.recording.file_changes import FileChange, read_text
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text import find_origin, format_requirement
+from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
+from exporter.report.pages.templates import render_script
+
+#: PyTorch for the CPU; PyPI has the build for CUDA, which is several GB larger.
+_CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
+_GITHUB = re.compile(r"(?:ssh://git@|https://)github\.com/(.+?)(?:\.git)?/?")
+_UNKNOWN_ACTION = "OWNER/onnx-exporter-matrix@COMMIT"
+_SETTINGS = """\
+[tool.exporter]
+manifests = "manifests"  # folder of the TOML files
+reports = "reports"      # folder of the tables and the baseline; commit it
+build = "build"          # folder of the ONNX files; git ignores it
+"""
+_IGNORED = ("build/",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewProject:
+    """The changes that make a folder a project, and the files that cannot be changed."""
+
+    changes: tuple[FileChange, ...]
+    notes: tuple[str, ...]
+
+
+def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject:
+    """Return the changes that a folder needs; a second call returns none.
+
+    Raises:
+        ExporterError: MANIFEST if pyproject.toml is invalid, ENVIRONMENT if a file is unreadable.
+    """
+    settings = _add_settings(root)
+    table = tomlkit.parse(settings.text).unwrap()
+    folder = (find_settings(table)[0] or {}).get("manifests", "manifests")
+    is_package = "project" in table
+    changes, notes = [settings], []
+    if not any((root / folder).rglob("*.toml")):
+        for path in (root / folder / "example.toml", root / folder / "models" / "example.py"):
+            before = read_text(path)
+            text = before or _render(path.name)
+            changes.append(FileChange(path=path, text=text, before=before))
+    path = root / ".gitignore"
+    before = read_text(path)
+    known = {line.strip().strip("/") for line in (before or "").splitlines()}
+    missing = [line for line in _IGNORED if line.strip("/") not in known]
+    end = "\n" if before and missing and not before.endswith("\n") else ""
+    text = f"{before or ''}{end}" + "".join(f"{line}\n" for line in missing)
+    changes.append(FileChange(path=path, text=text, before=before))
+    noxfile = root / "noxfile.py"
+    if (before := read_text(noxfile)) is not None:
+        text, note = _add_session(before, is_package=is_package)
+        changes.append(FileChange(path=noxfile, text=text, before=before))
+        notes += [f"noxfile.py: {note}"] if note else []
+    if github:
+        path = root / ".github" / "workflows" / "onnx.yml"
+        before = read_text(path)
+        url, commit = find_origin()
+        address = _GITHUB.fullmatch(url)
+        action = f"{address[1]}@{commit}" if address and commit else _UNKNOWN_ACTION
+        packages = f"-e . {_CPU_INDEX}" if is_package else _CPU_INDEX
+        text = before or _render(path.name, packages=packages, action=action)
+        changes.append(FileChange(path=path, text=text, before=before))
+        if before is None and action == _UNKNOWN_ACTION:
+            note = "this installation has no commit of GitHub; replace OWNER and COMMIT"
+            notes.append(f"{path.name}: {note}")
+    if pre_commit:
+        path = root / ".pre-commit-config.yaml"
+        before = read_text(path)
+        text, note = _add_hook(before)
+        changes.append(FileChange(path=path, text=text, before=before))
+        notes += [f"{path.name}: {note}"] if note else []
+    return NewProject(changes=tuple(changes), notes=tuple(notes))
+
+
+def _render(name: str, **values: str) -> str:
+    """Return the text of a new file from `templates/new/`."""
+    return render_script(f"new/{name}", **values).rstrip() + "\n"
+
+
+def _add_settings(root: Path) -> FileChange:
+    path = root / SETTINGS_FILE
+    before = read_text(path)
+    if before is None:
+        return FileChange(path=path, text=_SETTINGS)
+    content = read_toml_table(path)
+    if content.problem:
+        line = f":{content.line}" if content.line else ""
+        message = f"{SETTINGS_FILE}{line}: {content.problem}; correct the file first"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    settings, wrong_keys = find_settings(content.table)
+    if wrong_keys:
+        message = f"{SETTINGS_FILE}: {'.'.join(wrong_keys)} is no table; rename it"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    if settings is not None:
+        return FileChange(path=path, text=before, before=before)
+    tool = content.table.get("tool", {})
+    text = f"{before.rstrip()}\n\n{_SETTINGS}".lstrip()
+    try:
+        is_extended = tomlkit.parse(text).unwrap() == {
+            **content.table, "tool": {**tool, **tomlkit.parse(_SETTINGS).unwrap()["tool"]},
+        }  # fmt: skip
+    except tomlkit.exceptions.TOMLKitError:
+        is_extended = False
+    if not is_extended:  # `tool = { ... }` accepts no header
+        message = (
+            f"{SETTINGS_FILE}: [tool.exporter] cannot be appended; write `tool` as [tool.NAME]"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return FileChange(path=path, text=text, before=before)
+
+
+def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
+    """Return the text of noxfile.py with a session, and why there is none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        return text, f"is not valid Python: {error}; no session is added"
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if "onnx" in names:
+        return text, ""
+    imports = (node for node in tree.body if isinstance(node, ast.Import))
+    if not any(alias.asname is None and alias.name == "nox" for i in imports for alias in i.names):
+        return text, "has no `import nox`; no session is added"
+    packages = f'"{format_requirement("export", is_shared=True)}"'
+    packages += ', "-e", "."' if is_package else ""
+    session = _render("session.py", packages=packages)
+    return f"{text.rstrip()}\n\n\n{session}", ""
+
+
+def _add_hook(text: str | None) -> tuple[str, str]:
+    """Return the configuration of pre-commit with the hook, and why it has none."""
+    hook = _render("hook.yml")
+    if text is None or not text.strip():
+        return f"repos:\n{hook}", ""
+    if "exporter-check" in text:
+        return text, ""
+    lines = text.splitlines()
+    start = next((n for n, line in enumerate(lines) if re.fullmatch(r"repos:\s*(#.*)?", line)), -1)
+    item = next((line for line in lines[start + 1 :] if re.match(r" *- ", line)), None)
+    if start < 0 or item is None:
+        return text, "has no list `repos`; no hook is added"
+    indent = " " * (len(item) - len(item.lstrip()))
+    others = (n for n in range(start + 1, len(lines)) if re.match(r"[^\s#-]", lines[n]))
+    end = next(others, len(lines))
+    items = [f"{indent}{line}" for line in hook.splitlines()]
+    return "\n".join((*lines[:end], *items, *lines[end:], "")), ""
+
+
+def list_actions(root: Path, project: NewProject) -> Iterator[tuple[str, str]]:
+    for change in project.changes:
+        yield change.action, change.path.relative_to(root).as_posix()

@@ -1,0 +1,334 @@
+"""The ways to build an observed model again: its class, or a small function in a file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import tomli
+
+from exporter.commands.recording.observation import Construction, Observation, ObservedTensor
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import Plain
+from exporter.manifest.rules.python_code import UnreadableForward, find_class, read_forward
+from exporter.manifest.syntax.python_source import find_module_file, parse_python
+from exporter.processes.child_call import ChildFailure, call_in_child
+from exporter.report.pages.templates import render_script
+
+_FUNCTION = "build"
+#: In code, the folder of the project.
+ROOT_MARK = "PROJECT_ROOT"
+_PATH = "Path(__file__).parents[{depth}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The value of `source`, and the function that it names, if there is one."""
+
+    text: str
+    init: Mapping[str, Plain] = field(default_factory=dict)
+    builder: str = ""
+    """The text of the file with the function."""
+    reason: str = ""
+    """Why a function is necessary."""
+
+
+def list_sources(observation: Observation, id: str, root: Path, folder: Path) -> Iterator[Source]:
+    """Yield the possible sources, the simplest first.
+
+    `id`: The ID of the entry, for the file of a function: `models/ID.py`.
+    """
+    construction, script = observation.construction, observation.script
+    reason = construction.reason
+    runs_at_import = bool(script.file) and runs_code(Path(script.file))
+    is_imported = Path(script.file).stem in construction.imports
+    is_imported &= str(Path(script.file).parent) in construction.folders
+    is_main = is_imported or script.file == construction.file
+    if construction.name and not (is_main and runs_at_import):
+        direct = None if construction.init is None else _refer(construction, root, folder)
+        if direct and f"'{root}/" not in str(construction.init):
+            yield Source(text=direct, init=construction.init or {})
+        yield _write_code(observation, id, root, folder)
+    elif construction.name:
+        reason = f"an import of {Path(script.file).name} runs the script"
+    inside = Path(script.file).is_relative_to(root) and script.file.endswith(".py")
+    if observation.kind == "export" and inside:
+        if construction.name and not runs_at_import:
+            reason = f"the arguments of {observation.label} do not give the exported model"
+        yield _write_script(observation, id, root, folder, reason)
+
+
+def _is_own(file: str, root: Path) -> bool:
+    """Return whether a file belongs to the project and to no installed package."""
+    return Path(file).is_relative_to(root) and "site-packages" not in Path(file).parts
+
+
+def _refer(construction: Construction, root: Path, folder: Path) -> str:
+    """Return `module:Class` or `file.py:Class`, or "" for a module of a package elsewhere."""
+    file, module = Path(construction.file), construction.module
+    if not _is_own(construction.file, root):
+        return f"{module}:{construction.name}"
+    known = find_module_file(module, [str(root)])
+    if known is not None and known.resolve() == file:
+        return f"{module}:{construction.name}"
+    if file.suffix != ".py" or "." in module:
+        return ""
+    return f"{Path(os.path.relpath(file, folder)).as_posix()}:{construction.name}"
+
+
+def runs_code(script: Path) -> bool:
+    """Return whether an import of a script would export, because no guard prevents it."""
+    try:
+        tree = parse_python(script.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func).rpartition(".")[2]
+                if name == "export" or (name in functions and isinstance(statement, ast.Expr)):
+                    return True
+    return False
+
+
+def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> Source:
+    """Return a source whose function evaluates the expression of the model."""
+    construction = observation.construction
+    code, reason = construction.code, construction.reason
+    modules = {*construction.imports}
+    if not code:
+        words = ", ".join(f"{key}={value!r}" for key, value in (construction.init or {}).items())
+        code = f"{construction.module}.{construction.name}({words})"
+        modules = {construction.module}
+    located = re.sub(rf"'{re.escape(str(root))}/([^'\\]+)'", rf"str({ROOT_MARK} / '\1')", code)
+    if located != code:
+        code, reason = located, reason or "an argument is a path of the project"
+        modules.add("pathlib")
+    depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
+    inserted = []
+    for each in construction.folders:
+        if Path(each) != root and _is_own(each, root):
+            relative = Path(os.path.relpath(each, root)).as_posix()
+            path = f'{_PATH.format(depth=depth)} / "{relative}"'
+            inserted.append(f"sys.path.insert(0, str({path}))  # the folder of the script")
+    imports = [f"import {module}" for module in sorted(modules)]
+    reason = reason or "its imports need the folder of the script"
+    if inserted:
+        imports = ["import sys", "from pathlib import Path", "", *inserted, "", *imports]
+    values = {"builds": _name_class(observation, root), "imports": "\n".join(imports)}
+    values["code"] = code.replace(ROOT_MARK, f"pathlib.{_PATH.format(depth=depth)}")
+    return _render_source("recorded_code.py", id, reason, **values)
+
+
+def _render_source(template: str, id: str, reason: str, **values: Any) -> Source:
+    """Return a source whose function is in a file of its own."""
+    text = render_script(f"new/{template}", id=id, reason=reason, **values)
+    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=f"{text.rstrip()}\n", reason=reason)
+
+
+def _name_class(observation: Observation, root: Path) -> str:
+    """Return `file.py:Class`, or `package.module:Class` of an installed package."""
+    _, is_installed, path = observation.class_file.partition("/site-packages/")
+    if is_installed:
+        location = path.removesuffix(".py").replace("/", ".")
+    else:
+        location = Path(os.path.relpath(observation.class_file or root, root)).as_posix()
+    return f"{location}:{observation.class_name}"
+
+
+def _write_script(
+    observation: Observation, id: str, root: Path, folder: Path, reason: str
+) -> Source:
+    """Return a source whose function runs the script up to the export."""
+    script = observation.script
+    depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
+
+    def locate(path: str) -> str:
+        relative = Path(os.path.relpath(path, root)).as_posix()
+        return f"str(ROOT / {relative!r})"
+
+    program = locate(script.file)
+    arguments = (locate(each) if each.startswith("/") else repr(each) for each in script.arguments)
+    if script.module:
+        run = f'runpy.run_module({script.module!r}, run_name="__main__", alter_sys=True)'
+        search = locate(script.folder)
+    else:
+        run = f'runpy.run_path({program}, run_name="__main__")'
+        search = locate(str(Path(script.file).parent))
+    return _render_source(
+        "recorded_script.py",
+        id,
+        reason,
+        builds=_name_class(observation, root),
+        root=_PATH.format(depth=depth),
+        arguments=f"[{', '.join(arguments)}]",
+        script=script.module or Path(script.file).name,
+        index=script.index,
+        program=program,
+        folder=search,
+        start=locate(script.folder),
+        run=run,
+    )
+
+
+_CHILD = "exporter.commands.recording.child.call_description"
+_INPUT = re.compile(r"(?:([^\W\d]\w*)=)?([0-9]+(?:x[0-9]+)*|scalar)(?::(\w+))?")
+_SECONDS = 300.0
+
+
+def describe_source(
+    source: str, inputs: Sequence[str], init: Sequence[str], root: Path
+) -> Observation:
+    """Return the observation of a source with inputs such as `image=2x3x224x224:float32`.
+
+    Raises:
+        ExporterError: MANIFEST if the source or an input is wrong.
+    """
+    construction, parameters = _read_source(source, init, root)
+    tensors: list[ObservedTensor] = []
+    for index, text in enumerate(inputs):
+        match = _INPUT.fullmatch(text)
+        if match is None:
+            raise _wrong(f"--input {text}: expected NAME=SIZES:DTYPE, such as image=2x3x224x224")
+        name = match[1] or (parameters[index] if index < len(parameters) else f"input_{index}")
+        is_positional = index < len(parameters) and parameters[index] == name
+        is_positional &= all(each.at.startswith("args") for each in tensors)
+        shape = [] if match[2] == "scalar" else [int(size) for size in match[2].split("x")]
+        if parameters and not is_positional and name not in parameters:
+            raise _wrong(f"--input {text}: `forward` has the parameters {', '.join(parameters)}")
+        at = f"args[{index}]" if is_positional or not parameters else f"kwargs.{name}"
+        dtype = match[3] or "float32"
+        tensors.append(ObservedTensor(at=at, name=name, dtype=dtype, shape=tuple(shape)))
+    if not tensors and parameters[:1] in ([], ["input_ids"], ["pixel_values"]):
+        return _add_class(Observation(generates=True), construction, root)
+    if not tensors:
+        names = " ".join(f"--input {name}=2x3" for name in parameters) or "--input x=2x3"
+        raise _wrong(
+            f"{source}: has no inputs; add {names} with its sizes, or --call FILE:FUNCTION"
+        )
+    return _add_class(Observation(tensors=tuple(tensors)), construction, root)
+
+
+def describe_with_function(
+    source: str, function: str, init: Sequence[str], root: Path, environment: Mapping[str, str]
+) -> Observation:
+    """Return the observation of a source with the call that a function returns.
+
+    Raises:
+        ExporterError: MANIFEST if the source is wrong or the function fails.
+    """
+    construction, parameters = _read_source(source, init, root)
+    arguments = {"function": function, "folder": str(root), "names": parameters}
+    call = _call("describe_function", function, arguments, environment)
+    return _add_class(call, construction, root)
+
+
+def describe_configuration(
+    source: str, config: Path, root: Path, environment: Mapping[str, str]
+) -> Observation:
+    """Return the observation of `transformers:Model` or a folder, with a configuration.
+
+    Raises:
+        ExporterError: MANIFEST if the source is wrong or the configuration does not fit.
+    """
+    file = config.absolute()
+    file = file / "config.json" if file.is_dir() else file
+    if not file.is_file() or not file.is_relative_to(root):
+        raise _wrong(f"{os.path.relpath(file)}: is no file of the project; copy it there")
+    named = source
+    if Path(source).is_dir():
+        with suppress(ValueError, LookupError, TypeError):  # it names no class
+            named = f"transformers:{json.loads(file.read_bytes())['architectures'][0]}"
+    module, _, name = named.partition(":")
+    if module != "transformers" or not name.isidentifier():
+        message = "needs a class of transformers, such as `transformers:BertModel --config FOLDER`"
+        raise _wrong(f"{source}: {message}")
+    arguments = {"name": name, "config": str(file)}
+    call = _call("describe_transformers", source, arguments, environment)
+    model, is_trained = f"transformers.{name}", any(config.glob("*.safetensors"))
+    path = file.parent if is_trained else file
+    text = f"str({ROOT_MARK} / {path.relative_to(root).as_posix()!r})"
+    code = f"{model}({model}.config_class.from_json_file({text}))"
+    construction = Construction(
+        module="transformers",
+        name=name,
+        init=None,
+        code=f'{model}.from_pretrained({text}, dtype="float32")' if is_trained else code,
+        imports=("pathlib", "transformers"),
+        reason="its configuration is a file",
+    )
+    return call.model_copy(update={"construction": construction})
+
+
+def _add_class(call: Observation, construction: Construction, root: Path) -> Observation:
+    """Return the observation with the class of the source, as far as it can be read."""
+    name, file = "", construction.file
+    with suppress(UnreadableForward):
+        if file:
+            path, name = find_class(Path(file), construction.name, [str(root)])
+            file = str(path.resolve())
+    fields = {"class_name": name, "class_file": file, "construction": construction}
+    return call.model_copy(update=fields)
+
+
+def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construction, list[str]]:
+    """Return the construction and the parameters of `forward`, which may be unknown."""
+    location, _, name = source.rpartition(":")
+    if not location or not name.isidentifier():
+        raise _wrong(f"{source}: expected FILE.py:CLASS or package.module:CLASS")
+    values: dict[str, Any] = {}
+    for text in init:
+        key, _, value = text.partition("=")
+        try:
+            values |= {key: tomli.loads(f"value = {value}")["value"]}
+        except tomli.TOMLDecodeError:
+            values[key] = value  # a text without quotes
+    folders: tuple[str, ...] = ()
+    if location.endswith(".py"):
+        file: Path | None = Path(location).absolute().resolve()
+        if file is None or not file.is_file():
+            raise _wrong(f"{location}: no such file; pass its path from this folder")
+        if not file.is_relative_to(root):
+            raise _wrong(f"{location}: is outside the project {root}; pass its folder with --root")
+        module, folders = file.stem, (str(file.parent),)
+        if (file.parent / "__init__.py").is_file():  # its imports may be relative
+            module = ".".join(file.relative_to(root).with_suffix("").parts)
+    else:
+        file, module = find_module_file(location, [str(root)]), location
+    parameters: list[str] = []
+    try:
+        if file is not None:
+            parameters = list(read_forward(file, name, [str(root)]).positional)
+    except UnreadableForward as error:
+        if "no definition" in str(error) and location.endswith(".py"):
+            raise _wrong(f"{source}: {error}") from error
+    path = str(file) if file else ""
+    made = Construction(module=module, file=path, name=name, init=values, folders=folders)
+    return made, parameters
+
+
+def _call(
+    function: str, subject: str, arguments: Mapping[str, object], environment: Mapping[str, str]
+) -> Observation:
+    try:
+        return call_in_child(
+            f"{_CHILD}:{function}", arguments, Observation, environment, seconds=_SECONDS
+        )
+    except ChildFailure as failure:
+        raise _wrong(f"{subject}: the process {failure}") from failure
+
+
+def _wrong(message: str) -> ExporterError:
+    return ExporterError(ExitCode.MANIFEST, message)

@@ -1,0 +1,267 @@
+"""`exporter verify`: prove files that exist already; `evidence`: store the verdicts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import click
+
+from exporter.api.finished_file import find_entry, make_finished_entry, prove_spec
+from exporter.api.gate_run import read_results
+from exporter.cli.options import root_option
+from exporter.cli.output.tables import open_project
+from exporter.cli.output.terminal import choose_color, print_error, print_line
+from exporter.commands.publish.published_folder import GENAI_CONFIG
+from exporter.commands.verify.client import (
+    COMPARE_TOKENS,
+    FILES_CHECK,
+    GENAI_CHECK,
+    PublishedFile,
+    VerifyOptions,
+    describe_machine,
+    list_published_folders,
+    read_opset,
+    verify_folders,
+)
+from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.text import join_lines, pluralize
+from exporter.gate.evidence import add_evidence, find_evidence_path
+from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport
+from exporter.manifest import Device, load_project, load_settings
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.environments import require_packages
+from exporter.pipeline.installation import create_environments
+from exporter.processes import make_worker_environment
+from exporter.processes.fork_server_client import make_starter
+from exporter.records.record import Status
+
+#: A folder needs neither torch nor the exporters.
+_PACKAGES = ("numpy", "onnx")
+
+
+@click.command()
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--entry", metavar="MODEL[/OPSET]", help="Prove PATH, an ONNX file, against this entry."
+)
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    help="Prove PATH, an ONNX file, with the test data of this published folder.",
+)
+@click.option(
+    "--device",
+    "names",
+    multiple=True,
+    help="The device that runs the files; repeatable.  [default: cpu, or those of the entry]",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write the verdicts as JSON, for `evidence add`."
+)
+@click.option(
+    "--strict", "is_strict", is_flag=True, help="Reject files that are not in SHA256SUMS."
+)
+@root_option
+def verify(
+    paths: tuple[Path, ...],
+    entry: str | None,
+    reference: Path | None,
+    names: tuple[str, ...],
+    root: Path,
+    **flags: bool,
+) -> int:
+    """Prove files that exist already, on this machine.
+
+    PATH is a folder of `exporter publish`, or a folder that contains some. Hashes, structure and
+    outputs are checked. PyTorch's outputs are in the folder, so the extra `[verify]` is enough. A
+    file of a hub or a signature, to which nothing refers, is a note; with --strict it is red.
+
+    With --entry or --reference, PATH is any ONNX file, such as one of a hub. --entry needs PyTorch,
+    which computes the expected outputs. --reference takes them from a published folder.
+
+    --device names a device of the project, or a built-in one such as `openvino`. Kernels of custom
+    operators are loaded from the project only.
+    """
+    if entry is not None and reference is not None:
+        raise ExporterError(ExitCode.MANIFEST, "--entry and --reference: pass one of the two")
+    if entry is not None or reference is not None:
+        problems = list(_find_other_paths(paths, has_tokens=reference is not None))
+        if problems:
+            raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
+    environment = make_worker_environment(os.environ)
+    if entry is not None:
+        stream = _verify_with_entry(paths, entry, names, root, environment)
+    else:
+        devices = _choose_devices(root, names or ("cpu",))
+        require_packages(_PACKAGES, extra="verify")
+        project = None
+        with suppress(ExporterError):  # a published folder needs no project
+            project = load_project(root, keep_invalid=True)
+        options = VerifyOptions(
+            devices=devices, root=root, manifest=project, environment=environment
+        )
+        files = (
+            replace(item, is_strict=flags["is_strict"]) for item in _list_files(paths, reference)
+        )
+        stream = verify_folders(tuple(files), options)
+    verdicts = []
+    for verdict in stream:
+        verdicts.append(verdict)
+        if not flags["as_json"]:
+            _print_verdict(verdict)
+    if flags["as_json"]:
+        now = datetime.now(UTC).replace(microsecond=0)
+        report = VerifyReport(time=now, machine=describe_machine(), verdicts=tuple(verdicts))
+        click.echo(report.to_json(), nl=False)  # any other form of the text has another digest
+    return _summarize(verdicts, is_quiet=flags["as_json"])
+
+
+def _find_other_paths(paths: Sequence[Path], *, has_tokens: bool) -> Iterator[Problem]:
+    """Yield a problem for each path that is no file, and no folder whose tokens are compared."""
+    for path in paths:
+        folders = [config.parent for config in sorted(path.rglob(GENAI_CONFIG))]
+        if path.is_file() or (has_tokens and path in folders):
+            continue
+        problem = "no such file; pass the path of an ONNX file"
+        if folders:
+            fix = f"name {folders[0]}" if has_tokens else f"name its file, or {COMPARE_TOKENS}"
+            problem = f"is a folder of a decoder; {fix}"
+        yield Problem(message=f"{path}: {problem}")
+
+
+def _list_files(paths: Sequence[Path], reference: Path | None) -> tuple[PublishedFile, ...]:
+    if reference is None:
+        folders = [folder for path in paths for folder in list_published_folders(path)]
+        return tuple(PublishedFile(folder=folder) for folder in dict.fromkeys(folders))
+    folders = list(list_published_folders(reference))
+    if folders != [reference]:
+        message = f"{reference}: contains several published folders; name one, such as {folders[0]}"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return tuple(PublishedFile(folder=reference, file=path) for path in paths)
+
+
+def _verify_with_entry(
+    paths: Sequence[Path],
+    entry: str,
+    names: tuple[str, ...],
+    root: Path,
+    environment: Mapping[str, str],
+) -> Iterator[FolderVerdict]:
+    """Yield the verdicts of each file against an entry, with PyTorch's outputs."""
+    model, _, opset = entry.partition("/")
+    if opset and not opset.isdecimal():
+        message = f"--entry: expected MODEL or MODEL/OPSET, got '{entry}'"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    manifest = open_project(root)
+    spec = find_entry(manifest, model)
+    if names:
+        _choose_devices(root, names)
+    require_packages()
+    project = manifest.project
+    with closing(make_starter(os.environ, project.environment)) as starter:
+        for path in paths:
+            try:
+                number = int(opset) if opset else read_opset(path, environment)
+            except ExporterError as error:
+                verdict = DeviceVerdict(
+                    device="every device", status=Status.ERROR, message=str(error)
+                )
+                yield FolderVerdict(path=str(path), model="", opset=None, verdict=verdict)
+                continue
+            finished = make_finished_entry(spec, path, number, names)
+            for record in prove_spec(manifest.project, finished, starter):
+                check = record.check or record.stage or ""
+                # The packages of a runtime belong to a folder of another machine.
+                verdict = DeviceVerdict.from_fields(
+                    record, device=record.cell.device, check=check, runtime=""
+                )
+                yield FolderVerdict(path=str(path), model=model, opset=number, verdict=verdict)
+
+
+def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:
+    """Return the devices; their environments are created."""
+    project = load_settings(root)
+    known = sorted(device.name for device in project.devices)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        message = f"--device: no device has the name '{unknown[0]}'; use one of {', '.join(known)}"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    chosen = tuple(project.find_device(name).name for name in dict.fromkeys(names))
+    created = create_environments(project, chosen, partial(click.echo, err=True))
+    return tuple(map(created.find_device, chosen))
+
+
+def _print_verdict(verdict: FolderVerdict) -> None:
+    result = verdict.verdict
+    line = f"{result.status:12}  {verdict.path} on {result.device}"
+    line += f" ({result.session})" if result.session else ""
+    if result.status is Status.PASS and result.check != GENAI_CHECK:
+        samples = sum(int(each.metrics.get("samples", 0)) for each in result.checks)
+        errors = [float(each.metrics.get("max_abs", 0.0)) for each in result.checks]
+        line += f": {pluralize(samples, 'data set')}, largest error {max(errors):.1e}"
+    elif all(check.status is Status.PASS for check in result.checks):
+        line += f": {join_lines(result.message)}"
+    print_line(line, color=choose_color(result.status))
+    for check in result.checks:
+        if check.status is not Status.PASS:
+            print_error(f"    {check.check}: {check.status}: {join_lines(check.message)}")
+        elif check.check in (FILES_CHECK, GENAI_CHECK):
+            note = join_lines(check.message)
+            if note not in line:
+                print_line(f"    note: {note}")
+    for advice in result.advice:
+        print_error(f"    advice: {join_lines(advice)}")
+
+
+def _summarize(verdicts: Sequence[FolderVerdict], *, is_quiet: bool) -> int:
+    statuses = [each.verdict.status for each in verdicts]
+    red = sum(status.is_red for status in statuses)
+    unavailable = statuses.count(Status.UNAVAILABLE)
+    proved = statuses.count(Status.PASS)
+    if not is_quiet:
+        parts = [f"{proved} proved", f"{red} red"]
+        parts += [f"{unavailable} unavailable"] if unavailable else []
+        print_line(f"{pluralize(len(verdicts), 'verdict')}: {', '.join(parts)}")
+    if red:
+        return ExitCode.RED
+    return ExitCode.ENVIRONMENT if unavailable else ExitCode.OK
+
+
+@click.group()
+def evidence() -> None:
+    """Store measurements of other machines.
+
+    Copy a folder of `publish` to a machine with the device, and run `exporter verify FOLDER
+    --device NAME --json > FILE` there. `evidence add FILE` stores the verdicts for the report and
+    the gate. Their digest detects damage; they are a claim of the person who commits them.
+    """
+
+
+@evidence.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@root_option
+def add(files: tuple[Path, ...], root: Path) -> int:
+    """Add the verdicts in FILES to `evidence.json` in the folder of the reports."""
+    manifest = open_project(root)
+    lock = BuildFolder.from_project(manifest.project).lock_committed_files()
+    click.get_current_context().with_resource(lock)
+    run = read_results(manifest).run
+    refused = 0
+    for file in files:
+        added, problems = add_evidence(manifest, run, file, datetime.now(UTC))
+        for row in added:
+            print_line(f"{row.cell}: {row}")
+        for problem in problems:
+            print_error(f"{file}: {problem}")
+        refused += len(problems)
+        count = pluralize(len(added), "row")
+        print_line(f"{count} added to {find_evidence_path(manifest.project)}")
+    return ExitCode.RED if refused else ExitCode.OK

@@ -1,0 +1,82 @@
+"""The rules of the keys `rollout` and `tokens`: each feed has an output and an input that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exporter.core.errors import suggest_name
+from exporter.manifest.resolved.keys import ENCODER, Rollout
+from exporter.manifest.rules.fills import format_dims
+from exporter.manifest.rules.generate import NOT_FOR_GENERATE
+from exporter.manifest.rules.layers import EffectiveSettings
+from exporter.manifest.rules.signature import resolve_dtype, resolve_shapes
+from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
+from exporter.manifest.syntax.values import KeyPath, quote
+
+
+def resolve(model: EffectiveSettings) -> dict[str, Any]:
+    """Return the rollout with a feed for each layer, and report feeds that do not fit."""
+    if not model.has_valid("inputs", "outputs", "rollout", "generate"):
+        return {}
+    table = _find_loop(model)
+    named = {(shape.is_input, shape.name): shape for shape in resolve_shapes(model)}
+    tables = {
+        (is_input, each.name): each
+        for is_input, items in ((True, model.settings.inputs), (False, model.settings.outputs))
+        for each in items
+    }
+    feeds: dict[str, str] = {}
+    selects_tokens = False
+    for source, target in table.feeds.items() if table else ():
+        path: KeyPath = ("rollout", "feeds", source)
+        pairs = [(source, target)]
+        if layer := PLACEHOLDER.search(source):
+            # A feed with a placeholder stands for the layers that exist.
+            numbers = map(str, range(MAX_COPIES))
+            pairs = [(source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers]
+            pairs = [
+                each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
+            ]
+        if not pairs:
+            model.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
+        for one, other in pairs:
+            keys = [(False, one), (True, other)]
+            missing = [key for key in keys if key not in named]
+            if missing:
+                is_input, name = missing[0]
+                known = [each for kind, each in named if kind == is_input]
+                kind = "input" if is_input else "output"
+                text = f"no {kind} has the name {quote(name)}{suggest_name(name, known)}"
+                model.add_problem(path, text)
+                continue
+            dtypes = [resolve_dtype(model.settings, tables[key]) for key in keys]
+            ranks = [len(named[key].dims) for key in keys]
+            is_greedy = "float" in dtypes[0] and "int" in dtypes[1]
+            selects_tokens |= is_greedy
+            if other in feeds.values():
+                model.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
+            elif dtypes[0] != dtypes[1] and not is_greedy:
+                text = f"{quote(one)} is {dtypes[0]}, and {quote(other)} is {dtypes[1]}"
+                model.add_problem(path, f"{text}; feed an output of the same dtype")
+            elif ranks[0] - is_greedy != ranks[1]:
+                shown = [format_dims(named[key].dims) for key in keys]
+                text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
+                model.add_problem(path, f"{text}; feed an output with these dimensions")
+            feeds[one] = other
+    if model.settings.tokens is not None and not selects_tokens:
+        message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"
+        model.add_problem(("tokens",), message)
+    return {"rollout": Rollout(steps=table.steps, feeds=feeds) if table and feeds else None}
+
+
+def _find_loop(model: EffectiveSettings) -> Rollout | None:
+    """Return the loop of the entry; that of a decoder that generates follows from its outputs."""
+    table, generate = model.settings.rollout, model.settings.generate
+    if generate and table and model.has_valid("exporter"):
+        model.add_problem(("rollout",), NOT_FOR_GENERATE)
+    if not generate or generate.part == ENCODER:
+        return table
+    # The names are the templates of ONNX Runtime GenAI and Optimum.
+    names = [item.name for item in model.settings.outputs if item.name.startswith("present.")]
+    caches = {name: name.replace("present", "past_key_values", 1) for name in names}
+    return Rollout(steps=generate.steps, feeds={"logits": "input_ids"} | caches)

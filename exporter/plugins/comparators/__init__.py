@@ -1,1 +1,0 @@
-"""The key `compare` of an output: a comparison in place of its tolerance."""

@@ -1,1 +1,0 @@
-"""The key `generate`: decoders and encoders of transformers."""

@@ -1,1 +1,0 @@
-"""The review of a difference: whether PyTorch itself rounds as far in another order."""

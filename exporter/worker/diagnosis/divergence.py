@@ -1,0 +1,534 @@
+"""The first wrong value with right inputs, and exports of the model again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from exporter.checks.protocol import SampleData
+from exporter.jobs import JobFolder
+from exporter.manifest import ModelSpec
+from exporter.manifest.rules.sources import COMMON_OPTIONS
+from exporter.records.record import Divergence
+from exporter.runtimes import Session
+from exporter.runtimes.session import Array, OnnxValue
+from exporter.worker.diagnosis.runtime_values import (
+    BATCH_SIZE,
+    FileGraph,
+    GraphValues,
+    RuntimeValues,
+    measure_error,
+)
+from exporter.worker.export.attempts import (
+    Captures,
+    ExportContext,
+    ExportedFile,
+    export_module,
+    export_program,
+    list_routes,
+)
+from exporter.worker.export.convert import translate_program
+from exporter.worker.export.weight_interface import move_weights_to_inputs
+from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy
+from exporter.worker.process.failure import Failure
+from exporter.worker.process.model_lines import find_node_line
+from exporter.worker.process.setup import apply_state
+from exporter.worker.reference.operator_calls import FunctionMode
+from exporter.worker.reference.python_state import ModelSnapshot
+
+UNOPTIMIZED = {"optimize": False}
+#: The highest opset of TorchScript's exporter.
+LAST_TORCHSCRIPT_OPSET = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReExport:
+    """A second export."""
+
+    path: Path
+    program: Any | None = None
+    """The decomposed program of dynamo."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The line of the model by the name of a value."""
+    origin: ExportedFile | None = None
+    """The route and the notes of another way to export."""
+
+
+def is_optimized(context: ExportContext) -> bool:
+    """Return True if dynamo's graph optimizer changed the file."""
+    spec = context.spec
+    is_dynamo = context.route.exporter == "dynamo" and context.program is not None
+    return is_dynamo and not spec.weights_are_inputs and spec.options.get("optimize", True) is True
+
+
+@contextmanager
+def repeat_export(
+    context: ExportContext, folder: Path, *, optimize: bool = True
+) -> Iterator[ReExport]:
+    """Export again in the same way, or without dynamo's graph optimizer; the files are temporary.
+
+    Raises:
+        Failure: If this export fails.
+    """
+    with _create_scratch(folder) as scratch:
+        program = None
+        if context.route.exporter == "dynamo":
+            options = context.spec.options if optimize else {**context.spec.options, **UNOPTIMIZED}
+            exported = translate_program(
+                context.program,
+                context.spec.model_copy(update={"options": options}),
+                context.opset,
+                scratch,
+                context.decompositions,
+                context.custom,
+            )
+            graph, program = exported.model, exported.exported_program
+        else:
+            # With `verbose`, the file contains source lines. The graph is also printed to the log.
+            options = {**context.spec.options, "verbose": True}
+            spec = context.spec.model_copy(update={"options": options})
+            current = replace(context, spec=spec)
+            state = ModelSnapshot(context.model)
+            path = scratch / "converted" / "model.onnx"
+            graph = export_module(current, (context.route,), path).graph
+            state.restore()
+        lines = {
+            str(output.name): line
+            for node in graph.graph
+            if (line := find_node_line(node, context.root))
+            for output in node.outputs
+        }
+        yield ReExport(path=_write(graph, context, scratch), program=program, lines=lines)
+
+
+@contextmanager
+def export_variant(
+    context: ExportContext,
+    folder: Path,
+    exporter: str,
+    capture: str,
+    opset: int | None = None,
+    call: Any = None,
+) -> Iterator[ReExport]:
+    """Export by any exporter and capture, at the same opset or at another one.
+
+    `call`: A function that calls the functions of torch in place of the model.
+
+    Raises:
+        Failure: If this export fails.
+    """
+    spec, model = context.spec, context.model
+    is_same = exporter == context.route.exporter
+    # Most options belong to one exporter only.
+    options = {key: spec.options[key] for key in spec.options if is_same or key in COMMON_OPTIONS}
+    is_usual = capture in ("export", "trace")
+    spec = spec.model_copy(update={"options": options, "capture": None if is_usual else capture})
+    route = context.route.model_copy(update={"exporter": exporter, "capture": capture})
+    job = context.job.model_copy(update={"opset": opset or context.opset, "route": route})
+    state = ModelSnapshot(model)
+    with _create_scratch(folder) as scratch:
+        try:
+            with FunctionMode(call) if call else nullcontext():
+                if capture == "script" and isinstance(model, torch.nn.Module):
+                    model = torch.jit.script(model)
+                current = replace(context, spec=spec, job=job, model=model, program=None)
+                routes = list_routes(spec, route, model)
+                if exporter == "dynamo":
+                    captures = Captures(model, spec, context.inputs, context.root)
+                    exported = export_program(current, routes, captures, scratch)
+                else:
+                    exported = export_module(current, routes, scratch / "converted" / "model.onnx")
+        finally:
+            state.restore()
+        yield ReExport(path=_write(exported.graph, current, scratch), origin=exported)
+
+
+def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
+    if context.spec.weights_are_inputs and isinstance(context.model, torch.nn.Module):
+        move_weights_to_inputs(graph, context.model.state_dict())
+    return write_artifact(graph, context.spec, context.opset, JobFolder(scratch), {})
+
+
+@contextmanager
+def _create_scratch(folder: Path) -> Iterator[Path]:
+    path = folder / ".again"
+    shutil.rmtree(path, ignore_errors=True)  # of a diagnosis that ended early
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+_NAME = "PyTorch"
+#: The scope of a `PositionalModule` around a model.
+_WRAPPED = "/_exporter_wrapped/"
+
+
+# Dynamo names values after the nodes of the decomposed program. TorchScript names nodes after the
+# modules that they come from. The output of a module corresponds to the single value that leaves
+# its scope.
+class ProgramValues:
+    """The values of a decomposed program; see `GraphValues`."""
+
+    name = _NAME
+
+    def __init__(self, program: Any, spec: ModelSpec, inputs: Tensors) -> None:
+        self._module = program.module(check_guards=False)
+        self._nodes = {node.name for node in self._module.graph.nodes if node.op != "output"}
+        call = build_tensor_call(spec, inputs)
+        order = list(program.call_spec.in_spec.children()[1].context or ())
+        self._inputs = (*call.args, *(call.kwargs[name] for name in order))
+
+    def has_value(self, value: str) -> bool:
+        """Return True if a node of the program has the name."""
+        return value in self._nodes
+
+    def compute(self, names: Sequence[str]) -> Mapping[str, Array | None]:
+        """Run the program once and return these values."""
+        interpreter = _RecordingInterpreter(self._module, frozenset(names))
+        with torch.no_grad(), suppress(Exception):  # values before an error are still right
+            interpreter.run(*self._inputs)
+        return {name: interpreter.values.get(name) for name in names}
+
+
+class _RecordingInterpreter(torch.fx.Interpreter):
+    """An interpreter that stores the tensors of some nodes."""
+
+    def __init__(self, module: torch.fx.GraphModule, names: frozenset[str]) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self._names = names
+        self.values: dict[str, Array] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.name in self._names and isinstance(value, torch.Tensor):
+            # A copy, because a later node may write into the same memory.
+            self.values[n.name] = to_numpy(value).copy()
+        return value
+
+
+class ModuleValues:
+    """The outputs of modules, for the values that leave their scopes; see `GraphValues`."""
+
+    name = _NAME
+
+    def __init__(
+        self, model: torch.nn.Module, spec: ModelSpec, inputs: Tensors, graph: FileGraph
+    ) -> None:
+        self._model = model
+        self._spec = spec
+        self._inputs = inputs
+        modules = {name: module for name, module in model.named_modules() if name}
+        scopes = [_find_scope(node.name) for node in graph.nodes]
+        exits = _find_exits(graph, scopes, set(modules))
+        self._modules = {value: modules[scope] for scope, value in exits.items()}
+        without_nodes = {
+            id(module)
+            for name, module in modules.items()
+            if not any(_is_inside(scope, name) for scope in scopes)
+        }
+        if without_nodes:
+            self._follow_merged_modules(without_nodes)
+
+    def has_value(self, value: str) -> bool:
+        """Return True if it is the only value that leaves the scope of a module."""
+        return value in self._modules
+
+    def compute(self, names: Sequence[str]) -> Mapping[str, Array | None]:
+        """Run the model once and return the outputs of the modules of these values.
+
+        The value is None if a module was called more than once.
+        """
+        arrays: dict[str, list[Array | None]] = {name: [] for name in names}
+
+        def record(calls: list[Array | None], _module: object, _args: object, output: Any) -> None:
+            calls.append(to_numpy(output).copy() if isinstance(output, torch.Tensor) else None)
+
+        # No two values have the same module: each module has one exit, and the innermost counts.
+        self._run({self._modules[name]: partial(record, arrays[name]) for name in names})
+        return {name: calls[0] if len(calls) == 1 else None for name, calls in arrays.items()}
+
+    def _follow_merged_modules(self, without_nodes: set[int]) -> None:
+        """Replace a module by the one that the exporter merged into it.
+
+        A module without a node, such as BatchNorm after Conv, is part of the module before it. The
+        value that leaves the scope is then the output of the merged module.
+        """
+        successors: dict[int, torch.nn.Module] = {}
+        producers: dict[int, torch.nn.Module] = {}
+        references: list[Any] = []  # prevents the reuse of an id
+
+        def link(module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if id(module) in without_nodes and args and id(args[0]) in producers:
+                successors[id(producers[id(args[0])])] = module
+            producers.setdefault(id(output), module)
+            references.append((args, output))
+
+        self._run(dict.fromkeys(self._model.modules(), link))
+        for value, first in self._modules.items():
+            last, seen = first, {id(first)}
+            while id(last) in successors and id(successors[id(last)]) not in seen:
+                last = successors[id(last)]
+                seen.add(id(last))
+            self._modules[value] = last
+
+    def _run(self, hooks: Mapping[torch.nn.Module, Callable[..., None]]) -> None:
+        """Run the model with forward hooks and restore its buffers."""
+        state = ModelSnapshot(self._model)
+        handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
+        call = build_tensor_call(self._spec, self._inputs)
+        try:
+            # Values before an error are still right.
+            with apply_state(self._spec), suppress(Exception):
+                self._model(*call.args, **call.kwargs)
+        finally:
+            for handle in handles:
+                handle.remove()
+            state.restore()
+
+
+def _find_scope(node: str) -> str:
+    """Return the module of a node: `layer1.0.conv1` for `/layer1/layer1.0/conv1/Conv`."""
+    path: list[str] = []
+    for part in node.replace(_WRAPPED, "/", 1).split("/")[1:-1]:
+        # An indexed module repeats the name of its container: `layer1`, then `layer1.0`.
+        if path and part.startswith(f"{path[-1]}."):
+            path.pop()
+        path.append(part)
+    return ".".join(path)
+
+
+def _is_inside(scope: str, module: str) -> bool:
+    return scope == module or scope.startswith(f"{module}.")
+
+
+def _find_exits(graph: FileGraph, scopes: Sequence[str], modules: set[str]) -> dict[str, str]:
+    """Return the value that leaves the scope of each module, if there is exactly one."""
+    exits: dict[str, set[str]] = {module: set() for module in sorted(modules)}
+    owners = [[module for module in modules if _is_inside(scope, module)] for scope in scopes]
+    for index in range(len(graph.nodes)):
+        for value in graph.list_computed_inputs(index):
+            producer = graph.find_producer(value)
+            if producer is not None:
+                for module in set(owners[producer]) - set(owners[index]):
+                    exits[module].add(value)
+    for value in graph.outputs:
+        producer = graph.find_producer(value)
+        for module in owners[producer] if producer is not None else ():
+            exits[module].add(value)
+    return {module: min(values) for module, values in exits.items() if len(values) == 1}
+
+
+class DivergenceSearch:
+    """The search that starts at one wrong output.
+
+    It bisects the values that both sides have, in the order of the file, a few at a time. In a
+    graph with branches the order alone is not enough. The search then continues from a wrong input
+    of its result, until the result has none.
+
+    Args:
+        graph: The file.
+        actual: Its values.
+        trusted: The values that are right.
+        known: Other right values; they replace those of the trusted side.
+    """
+
+    def __init__(
+        self,
+        graph: FileGraph,
+        actual: GraphValues,
+        trusted: GraphValues,
+        known: Mapping[str, OnnxValue] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._actual = actual
+        self._trusted = trusted
+        self._known = known or {}
+        self._errors: dict[str, float | None] = {}
+        self._threshold = 0.0
+
+    def find(self) -> Divergence | None:
+        """Return the first divergence before the most wrong output that a node computes."""
+        names = [
+            name for name in self._graph.outputs if self._graph.find_producer(name) is not None
+        ]
+        errors = self._measure_errors(names)
+        worst = max(names, key=lambda name: errors[name] or 0.0, default=None)
+        return self.find_first(worst) if worst else None
+
+    def find_first(self, output: str) -> Divergence | None:
+        """Return the first divergence before `output`, or None if `output` is right."""
+        error = self._measure_errors([output])[output]
+        if not error:
+            return None
+        # The middle between rounding and this error, on a logarithmic scale.
+        self._threshold = float(np.sqrt(1e-6 * min(error, 1.0)))
+        wrong = output
+        while True:
+            wrong = self._bisect(wrong)
+            inputs = self._find_nearest(wrong)
+            for start in range(0, len(inputs), BATCH_SIZE):
+                self._measure_errors(inputs[start : start + BATCH_SIZE])
+            wrong_inputs = [name for name in inputs if self._is_wrong(self._errors[name])]
+            if not wrong_inputs:
+                return self._make_divergence(wrong, inputs)
+            wrong = wrong_inputs[0]
+
+    def _bisect(self, wrong: str) -> str:
+        """Return the first wrong value before `wrong` in the order of the file."""
+        candidates = self._list_comparable(wrong)
+        low, high = 0, len(candidates) - 1
+        while low < high:
+            parts = range(1, BATCH_SIZE + 1)
+            indices = sorted({low + (high - low) * part // (BATCH_SIZE + 1) for part in parts})
+            errors = self._measure_errors([candidates[index] for index in indices])
+            wrong_indices = [i for i in indices if self._is_wrong(errors[candidates[i]])]
+            high = min(wrong_indices, default=high)
+            low = max((index + 1 for index in indices if index < high), default=low)
+        return candidates[high]
+
+    def _list_comparable(self, value: str) -> list[str]:
+        """Return the values before `value` that both sides have, and `value` at the end."""
+        nodes = sorted(self._graph.find_ancestors([value]))
+        names = [name for index in nodes for name in self._graph.nodes[index].output if name]
+        comparable = [
+            name
+            for name in names
+            if name != value
+            and (name in self._known or self._trusted.has_value(name))
+            and self._errors.get(name, 0.0) is not None
+        ]
+        return [*comparable, value]
+
+    def _find_nearest(self, value: str) -> list[str]:
+        """Return the last comparable values before `value`, in the order of the file."""
+        comparable = set(self._list_comparable(value)) - {value}
+        nearest: set[str] = set()
+        seen: set[str] = set()
+        queue = [value]
+        while queue:
+            producer = self._graph.find_producer(queue.pop())
+            for name in self._graph.list_computed_inputs(producer) if producer is not None else ():
+                if name in comparable:
+                    nearest.add(name)
+                elif name not in seen:
+                    seen.add(name)
+                    queue.append(name)
+        return [name for name in self._graph.values if name in nearest]
+
+    def _measure_errors(self, names: Sequence[str]) -> dict[str, float | None]:
+        """Return errors by name; None for a value that the trusted side does not have."""
+        new = [name for name in names if name not in self._errors]
+        if new:
+            unknown = [name for name in new if name not in self._known]
+            trusted = self._trusted.compute(unknown) if unknown else {}
+            actual, trusted = self._actual.compute(new), {**trusted, **self._known}
+            for name in new:
+                expected = trusted[name]
+                error = None if expected is None else measure_error(actual[name], expected)
+                self._errors[name] = error
+        return {name: self._errors[name] for name in names}
+
+    def _is_wrong(self, error: float | None) -> bool:
+        return error is not None and error > self._threshold
+
+    def _make_divergence(self, value: str, inputs: Sequence[str]) -> Divergence:
+        producer = self._graph.find_producer(value)
+        node = self._graph.nodes[producer] if producer is not None else None
+        errors = [error for error in (self._errors[name] for name in inputs) if error is not None]
+        suspects = self._graph.find_ancestors([value]) - self._graph.find_ancestors(inputs)
+        return Divergence(
+            node=node.name if node else value,
+            operator=node.op_type if node else "",
+            output=value,
+            against=self._trusted.name,
+            error_before=max(errors, default=0.0),
+            error_after=self._errors[value] or 0.0,
+            suspects=max(len(suspects), 1),
+        )
+
+
+#: Larger errors than this share of the scale are not rounding.
+_WRONG = 1e-2
+
+Open = Callable[[Path], Session]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivergenceLocator:
+    """One sample and one file."""
+
+    context: ExportContext
+    path: Path
+    data: SampleData
+
+    def compare_runtimes(self, failing: Open, trusted: Open, name: str) -> Divergence | None:
+        """Return the first value that the failing runtime computes wrong."""
+        inputs = self.data.inputs
+        actual = RuntimeValues("the file", self.path, inputs, failing)
+        expected = RuntimeValues(name, self.path, inputs, trusted)
+        lines: Mapping[str, str] = {}
+        with suppress(Failure), repeat_export(self.context, self.path.parent) as repeated:
+            lines = repeated.lines
+        return self._find_first(actual, expected, lines)
+
+    def compare_with_pytorch(self, load: Open, repeated: ReExport) -> Divergence | None:
+        """Return the first value of the file that differs from PyTorch's value."""
+        tensors = self._read_tensors()
+        model, spec = self.context.model, self.context.spec
+        values: GraphValues
+        if repeated.program is not None:
+            values = ProgramValues(repeated.program, spec, tensors)
+        elif isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
+            values = ModuleValues(model, spec, tensors, FileGraph(self.path))
+        else:  # modules that TorchScript compiled have no hooks
+            return None
+        outputs = [output.name for output in spec.outputs]
+        known = dict(zip(outputs, self.data.outputs, strict=True))
+        actual = RuntimeValues("the file", self.path, self.data.inputs, load)
+        return self._find_first(actual, values, repeated.lines, known)
+
+    def is_capture_right(self, repeated: ReExport) -> bool:
+        """Return True if the captured program has PyTorch's outputs, or does not exist.
+
+        The values of a wrong program do not show the first wrong node of the file.
+        """
+        if repeated.program is None:
+            return True
+        names = [str(name) for name in repeated.program.graph_signature.user_outputs]
+        values = ProgramValues(repeated.program, self.context.spec, self._read_tensors())
+        actual = values.compute(names)
+        expected = dict(zip(names, self.data.outputs, strict=False))
+        return all(
+            actual[name] is None or measure_error(actual[name], value) < _WRONG
+            for name, value in expected.items()
+        )
+
+    def _find_first(
+        self,
+        actual: GraphValues,
+        trusted: GraphValues,
+        lines: Mapping[str, str],
+        known: Mapping[str, OnnxValue] | None = None,
+    ) -> Divergence | None:
+        divergence = DivergenceSearch(FileGraph(self.path), actual, trusted, known).find()
+        if divergence is None:
+            return None
+        return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
+
+    def _read_tensors(self) -> Tensors:
+        return {
+            item.name: from_numpy(self.data.inputs[item.name], is_complex=item.is_complex)
+            for item in self.context.spec.inputs
+        }

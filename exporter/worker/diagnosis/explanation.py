@@ -1,0 +1,351 @@
+"""The explanation of a red record or a failure, with advice for the manifest."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+import onnx_ir as ir
+import torch
+
+from exporter.checks.protocol import CheckContext
+from exporter.core.check_table import DETERMINISM_CHECK
+from exporter.core.device_name import DeviceName
+from exporter.core.text import pluralize
+from exporter.manifest import Device
+from exporter.manifest.rules.sources import TRAINING_MODES
+from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
+from exporter.records.record import Blame, Culprit, MissingOperator, Record, Stage, Status
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
+from exporter.worker.diagnosis.divergence import repeat_export
+from exporter.worker.diagnosis.fault_analysis import (
+    REFERENCE_SECONDS,
+    analyze_fault,
+)
+from exporter.worker.diagnosis.remedies import (
+    AGREES,
+    LOOP,
+    PROVED,
+    UNOPTIMIZED,
+    advise_on_kept_values,
+    advise_on_random_numbers,
+    advise_on_weights,
+    find_cause,
+    find_code,
+    find_kept_values,
+    find_remedies,
+    find_traced_line,
+)
+from exporter.worker.diagnosis.replay import SampleReplay
+from exporter.worker.export.attempts import Captures, ExportContext
+from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.process.failure import Failure
+from exporter.worker.process.fork_call import collect_in_fork
+from exporter.worker.process.model_lines import find_node_line, quote_line
+from exporter.worker.process.setup import apply_state
+from exporter.worker.reference.python_state import ModelSnapshot
+from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
+from exporter.worker.torch_private.guards import is_enabled
+
+#: The messages of the exporters about a missing operator.
+_COMPLAINT = re.compile(
+    r"No ONNX function found for <OpOverload\(op='(?P<op>[\w.:]+)', overload='(?P<overload>\w+)'\)>"
+    r"|(?:Exporting the operator|Failed to export operator|unrecognized namespace) "
+    r"'?(?P<name>[\w.]+::[\w.]+)'?"
+    r"|Unsupported: ONNX export of (?:operator )?(?P<refused>\w+)[ ,.]"
+)
+
+
+#: The operator of the node that failed.
+_OPERATOR = re.compile(r"; the operator is (\S+::\S+)")
+
+
+# All operators that an exporter cannot translate, not only the first. For dynamo, the decomposed
+# program is compared with the registry of the opset. For TorchScript, torch's own
+# `unconvertible_ops` compares the traced graph with its registry.
+def find_missing_operators(message: str, context: ExportContext) -> tuple[MissingOperator, ...]:
+    """Return every missing operator, sorted by the number of uses.
+
+    `message`: The message of the exporter. If it names no operator, the result is empty.
+    """
+    complaint = _COMPLAINT.search(message)
+    if complaint is None:
+        return ()
+    known = _OPERATOR.search(message)
+    operator = complaint["name"] or (known[1] if known else f"aten::{complaint['refused']}")
+    if complaint["op"]:
+        operator = f"{complaint['op']}.{complaint['overload']}"
+    if context.route.exporter == "dynamo":
+        uses = list(_find_uses_in_program(context))
+    elif context.route.is_export:
+        uses = list(_find_uses_in_trace(context, operator))
+    else:
+        uses = []
+    if operator not in {name for name, _ in uses}:
+        uses.append((operator, ""))
+    lines: dict[str, list[str]] = {}
+    for operator, line in uses:
+        lines.setdefault(operator, []).append(line)
+    operators = (
+        MissingOperator(
+            operator=operator,
+            count=len(places),
+            sources=tuple(dict.fromkeys(line for line in places if line)),
+        )
+        for operator, places in lines.items()
+    )
+    return tuple(sorted(operators, key=lambda item: (-item.count, item.operator)))
+
+
+def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
+    """Yield the operators without a translation in the decomposed program."""
+    if context.program is None or not is_enabled("operators"):
+        return
+    # For lower opsets, dynamo writes its first opset and the file is converted down.
+    opset = max(context.opset, FIRST_DYNAMO_OPSET)
+    custom = context.custom.get_translations(context.opset)
+    try:
+        with apply_state(context.spec):
+            nodes = find_untranslated_nodes(context.program, opset, custom)
+    except Exception:  # the export itself reports the error; this only adds operators
+        return
+    yield from ((str(node.target), find_node_line(node, context.root)) for node in nodes)
+
+
+def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple[str, str]]:
+    """Yield the operators of the traced graph that have no symbolic function or are rejected."""
+    call = build_tensor_call(context.spec, context.inputs)
+    state = ModelSnapshot(context.model)
+    try:
+        with (
+            warnings.catch_warnings(),
+            apply_state(context.spec),
+            context.custom.register_symbolics(context.opset),
+        ):
+            warnings.simplefilter("ignore")
+            graph, names = torch.onnx.utils.unconvertible_ops(
+                context.model,
+                (*call.args, call.kwargs),
+                training=getattr(torch.onnx.TrainingMode, TRAINING_MODES[context.spec.mode]),
+                opset_version=context.opset,
+            )
+    except Exception:  # a model that cannot be traced shows no operators
+        return
+    finally:
+        state.restore()
+    missing = {rejected, *(name.rstrip("_") for name in names)}
+    for node in iterate_nodes(graph):
+        # The name of an in-position operator ends with `_`, until a later pass of the exporter.
+        kind = node.kind().rstrip("_")
+        if kind in missing:
+            yield kind, find_node_line(node, context.root)
+
+
+#: Failures that a draft export passes, so that it reports the next ones too.
+_PASSED = re.compile(
+    r"data-dependent|Could not (guard|extract)|ConstraintViolation|Constraints violated"
+    r"|[Ff]ake (impl|kernel)|meta kernel|GuardOnDataDependent"
+)
+
+
+def find_obstacles(text: str, context: ExportContext) -> tuple[str, ...]:
+    """Return all places at which torch.export cannot capture the model.
+
+    `text`: The message of the failed capture and the end of its traceback.
+
+    Returns:
+        Nothing if a draft export cannot pass such a failure, or fails too.
+    """
+    if context.route.exporter != "dynamo" or not _PASSED.search(text):
+        return ()
+    captures = Captures(context.model, context.spec, context.inputs, context.root)
+    with suppress(Failure):
+        notes = captures.capture(context.route.model_copy(update={"capture": "draft"})).notes
+        return tuple(note.removeprefix("draft export: ") for note in notes)
+    return ()
+
+
+#: Culprits with an experiment of their own, and those that another export does not change.
+_ADVICE = {
+    Culprit.FILE: advise_on_weights,
+    **dict.fromkeys((Culprit.CONTRACT, Culprit.MODEL, Culprit.PRECISION), lambda *_: ()),
+}
+_SPECIFICATION = Device(name=DeviceName("reference"), runtime="reference")
+
+
+# A diagnosis may end at any time, so these functions yield fields of the record as they find them.
+# The first ones of a failure need no export.
+Explanation: TypeAlias = Iterator[dict[str, Any]]
+
+
+def explain_record(
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+) -> Explanation:
+    """Yield the culprit, if a runtime rejects the file or a check that runs the file failed."""
+    text, line, sentence = record.message, "", ""
+    known: dict[str, Any] = {}
+    for fields in _explain_check(record, context, check_context, device):
+        known |= fields
+        yield fields
+    blame, advice = known.get("blame"), known.get("advice", ())
+    if advice and advice[0].startswith(UNOPTIMIZED):
+        blame = blame or Blame(culprit=Culprit.UNKNOWN, sample="declared", evidence=advice)
+        is_open = blame.culprit in (Culprit.UNKNOWN, Culprit.EXPORTER)
+        if is_open and "ONNX documents" not in blame.evidence[-1]:
+            known["blame"] = blame.model_copy(update={"culprit": Culprit.EXPORTER_OPTIMIZER})
+    if record.check == DETERMINISM_CHECK and (cause := find_cause(text, context))[0]:
+        line, sentence = cause
+        if advice := advise_on_random_numbers(context):
+            known["advice"], (text, _, _) = advice, text.rpartition("; ")
+    elif blame and blame.culprit is Culprit.TRACE:
+        line, sentence = find_traced_line(check_context.notes, context)
+    elif blame and blame.culprit is Culprit.MODEL:
+        line, sentence = find_kept_values(context)
+    elif blame and blame.first:
+        line = blame.first.source
+    elif blame and blame.culprit is Culprit.CONTRACT:
+        line = next(iter(re.findall(r" at (\S+\.py:\d+)", text)), "")
+    elif "is fixed at" in text or "no kernel" in text:
+        line = _find_line(text, context, check_context)
+    if not line and not sentence:
+        line, sentence = find_cause(text, context)
+    yield from _describe(text, line, sentence, known, context)
+
+
+def _describe(
+    message: str, line: str, sentence: str, known: Mapping[str, Any], context: ExportContext
+) -> Explanation:
+    """Yield the message with the user's code first, then the cause, a proven fix and torch."""
+    position = quote_line(line, context.root) if line else ""
+    fixes = [text for text in known.get("advice", ()) if PROVED in text or AGREES in text]
+    text = message.removeprefix(f"{position}: ")
+    parts = (sentence, *fixes[:1], text) if line else (text, sentence, *fixes[:1])
+    text = "; ".join(filter(None, parts))
+    fields = {"lines": (line,), "message": f"{position}: {text}"} if line else {"message": text}
+    yield {"advice": (), **known, **fields}
+
+
+def _explain_check(
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+) -> Explanation:
+    if record.stage is Stage.LOAD and record.status is Status.ERROR:
+        yield {"blame": blame_load_failure(check_context, device)}
+        yield {"advice": find_remedies(context, check_context, record.message)}
+    elif record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
+        if record.check in ("signature", "wellformed") and (blame := blame_contract(check_context)):
+            yield {"blame": blame}
+        else:
+            yield {"advice": find_remedies(context, check_context, record.message)}
+    elif record.stage is Stage.PARITY and record.check == DETERMINISM_CHECK:
+        unstable = check_context.reference.unstable
+        yield {"blame": Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))}
+    elif record.stage is Stage.PARITY and record.status is Status.FAIL and record.check:
+        yield from _explain_fault(record, context, check_context, device)
+
+
+def _explain_fault(
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+) -> Explanation:
+    blame = None
+    for blame in analyze_fault(context, check_context, device, record.check or ""):
+        yield {"blame": blame}
+    if blame is None:
+        return
+    if blame.culprit in (Culprit.EXPORTER, Culprit.FILE, Culprit.UNKNOWN):
+        names = find_kept_values(context)[1]
+        if names and (advice := advise_on_kept_values(context, check_context)):
+            yield {"blame": blame.model_copy(update={"culprit": Culprit.MODEL}), "advice": advice}
+            return
+        if find_traced_line(check_context.notes, context)[0]:
+            blame = blame.model_copy(update={"culprit": Culprit.TRACE})
+            yield {"blame": blame}
+    find = partial(find_remedies, text=record.message)
+    advice = _ADVICE.get(blame.culprit, find)(context, check_context)
+    if blame.culprit is Culprit.UNKNOWN and advice and PROVED in advice[0]:
+        blame = blame.model_copy(update={"culprit": Culprit.EXPORTER})
+    yield {"blame": blame, "advice": advice}
+
+
+def _find_line(text: str, context: ExportContext, check_context: CheckContext) -> str:
+    """Return the line behind the node that the runtime rejects, or that fixes an axis."""
+    node, axis = (re.search(rf"{name} '([^']+)'", text) for name in ("node", "axis"))
+    with suppress(Exception), repeat_export(context, check_context.folder.path) as again:
+        for each in ir.load(again.path).graph:
+            shapes = [[str(x.shape) for x in ends if x] for ends in (each.inputs, each.outputs)]
+            is_fixed = not re.search("[a-z]", str(shapes[1]))
+            is_fixing = axis and axis[1] in str(shapes[0]) and is_fixed
+            line = again.lines.get(str(each.outputs[0].name))
+            if line and (is_fixing or (node and each.name == node[1])):
+                return line
+    return ""
+
+
+def explain_failure(
+    failure: Failure, context: ExportContext, check_context: CheckContext | None = None
+) -> Explanation:
+    """Yield all missing operators, advice for the manifest, and the line of the model.
+
+    `check_context`: PyTorch's outputs, to try other exports.
+    """
+    text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
+    message, line = failure.message, next(iter(failure.lines), "")
+    known: dict[str, Any] = {}
+    if failure.stage is not Stage.CAPTURE and (missing := find_missing_operators(text, context)):
+        if others := len(missing) - 1:
+            message += f" (and {pluralize(others, 'more operator')} missing)"
+        known = {"message": message, "missing": missing}
+        line = line or next((each for item in missing for each in item.sources), "")
+    yield {**known}
+    position, sentence = find_cause(text, context)
+    line = line or position
+    if not line and "static shape" in text and (line := find_code(context, LOOP)):
+        sentence = "torch.export repeats the loop as often as for the example"
+    known["advice"] = find_remedies(context, check_context, text) if check_context else ()
+    yield from _describe(message, line, sentence, known, context)
+    if failure.stage is Stage.CAPTURE:
+        yield {"obstacles": find_obstacles(text, context)}
+
+
+def blame_contract(check_context: CheckContext) -> Blame | None:
+    """Return the contract as the culprit if PyTorch rejects a promised input set, else None.
+
+    A file with fixed sizes is right if PyTorch accepts no other sizes.
+    """
+    for sample in check_context.reference.promised_samples:
+        if sample.error:
+            problem = f"PyTorch itself rejects this input set: {sample.error}"
+            return Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(problem,))
+    return None
+
+
+def blame_load_failure(check_context: CheckContext, device: Device) -> Blame | None:
+    """Return the culprit if a runtime rejects a file.
+
+    The reference evaluator of ONNX runs the file on the declared inputs. If its outputs are right,
+    the file is right and the runtime lacks something.
+
+    Returns:
+        None if the runtime is the reference evaluator, or if there are no outputs to compare.
+    """
+    declared = check_context.reference.samples[:1]
+    if device.runtime == _SPECIFICATION.runtime or not declared or declared[0].error:
+        return None
+
+    def evaluate() -> Iterator[tuple[str, str]]:
+        try:
+            session = open_session(check_context.path, _SPECIFICATION)
+        except (LoadFailure, RuntimeUnavailable) as error:
+            yield f"rejects the file too: {error}", Culprit.UNKNOWN.value
+            return
+        result = SampleReplay(check_context, device.name, declared[0]).compare(session)
+        others = Culprit.EXPORTER if result.is_numeric else Culprit.UNKNOWN
+        yield result.text, (Culprit.RUNTIME if result.is_right else others).value
+
+    results, problem = collect_in_fork(evaluate, REFERENCE_SECONDS)
+    text, culprit = results[0] if results else (problem, Culprit.UNKNOWN.value)
+    evidence = (f"onnx.reference: {text}",)
+    return Blame(culprit=Culprit(culprit), sample=declared[0].name, evidence=evidence)

@@ -1,0 +1,390 @@
+"""The causes of a red cell in the model, and the fixes: each is named only after it was tried.
+
+Each experiment begins with the model in the state in which the export began.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from exporter.checks.protocol import CheckContext, SampleCache
+from exporter.core.text import join_names
+from exporter.jobs import JobFolder, Reference, list_groups
+from exporter.manifest import Constant
+from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
+from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Status
+from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
+from exporter.worker.diagnosis.divergence import (
+    LAST_TORCHSCRIPT_OPSET,
+    ReExport,
+    export_variant,
+    is_optimized,
+    repeat_export,
+)
+from exporter.worker.diagnosis.fault_analysis import load_new_model
+from exporter.worker.diagnosis.runtime_values import FileGraph
+from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.file_samples import add_file_samples
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.eager_run import run_model
+from exporter.worker.reference.operator_calls import FunctionMode, create_mode
+from exporter.worker.reference.python_state import ModelSnapshot, PythonState
+from exporter.worker.torch_private import internals
+from exporter.worker.verify.run_checks import FileProof
+
+PROVED = "its file passes all checks"
+AGREES = "PyTorch then agrees with itself"
+UNOPTIMIZED = "options.optimize = false"
+#: Opsets at which dynamo has other operators than at the one before.
+_OPSETS = (FIRST_DYNAMO_OPSET, 20, 22, 23)
+_VALUES = r"GuardOnDataDependent|[Dd]ata-dependent (branching|expression)"
+#: A Python loop over a size.
+LOOP = r"\s*for .* in .*(\.shape|\.size\(|\blen\()"
+#: The line of a condition of which the file has one branch, in a note of the export.
+_CONDITION = re.compile(rf"({TRACER_PREFIX}|draft export: )(\S+:\d+): ")
+
+
+def reads_value(func: Any, _result: Any) -> bool:
+    """Return True for the operator behind `if tensor:` and `item()`."""
+    return str(internals.read_schema(func).name) == "aten::_local_scalar_dense"
+
+
+def _skip_branches(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return False if func is torch.Tensor.__bool__ else func(*args, **kwargs)
+
+
+def _stop_training(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **(kwargs | ({"training": False} if "training" in kwargs else {})))
+
+
+def _draw_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    torch.manual_seed(0)
+    return func(*args, **kwargs)
+
+
+def _compute_in_float32(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Cast the arguments of a function to float32, and its result to their dtype."""
+    tensors = [x for x in internals.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    narrow = [x.dtype for x in tensors if x.dtype in (torch.bfloat16, torch.float16)]
+    if not narrow or getattr(func, "__name__", "_").endswith(("_", "to", "float")):
+        return func(*args, **kwargs)
+
+    def cast(x: Any, dtype: torch.dtype) -> Any:
+        return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    args, kwargs = internals.tree_map(lambda x: cast(x, torch.float32), (args, kwargs))
+    return internals.tree_map(lambda x: cast(x, narrow[0]), func(*args, **kwargs))
+
+
+#: The text of a failure -> the operators at the line, if the failure has none, and a sentence.
+_CAUSES: tuple[tuple[str, Any, str], ...] = (
+    (
+        r"ComplexFloat|complex types",
+        lambda _, result: isinstance(result, torch.Tensor) and result.is_complex(),
+        "TorchScript's exporter has no complex numbers",
+    ),
+    (
+        r"exported program constant|requires grad|_backward\b",
+        lambda func, _: str(internals.read_schema(func).name).endswith("_backward"),
+        "no exporter keeps derivatives that `forward` computes",
+    ),
+    (
+        r"differs from itself",
+        lambda func, _: torch.Tag.nondeterministic_seeded in func.tags,
+        "{} draws random numbers in each call",
+    ),
+    (
+        "GridSample",
+        lambda func, _: str(internals.read_schema(func).name) == "aten::grid_sampler_3d",
+        "ONNX's GridSample takes 4 dimensions up to opset 19",
+    ),
+    (_VALUES, None, "it needs a value of a tensor, and torch.export keeps one branch"),
+    (r"static shape of \d+ for|specialized it to be", None, "the capture has this size only"),
+    (
+        r"'(int|float|bool)' object has no attribute 'name'|(?m:^.*output \d+ \([-\w.]+$)",
+        None,
+        "an output is a Python number that no input changes: return a tensor, or leave it out",
+    ),
+    (r"quantized::", None, "export the float model, and quantize its file in `passes`"),
+    (r"grouped_mm", None, 'set `experts_implementation = "batched_mm"` of transformers'),
+    (r"(flex|flash)_att", None, 'set `attn_implementation = "sdpa"` of transformers'),
+)
+#: The text of a failure -> the usual change of the line, as text and as calls of torch.
+_CHANGES = (
+    (_VALUES, "remove the condition", _skip_branches),
+    ("float16", "compute in float32, with casts of inputs and outputs", _compute_in_float32),
+)
+_RANDOM_CHANGES = (
+    ("set training = self.training there", _stop_training),
+    ("draw the numbers once, when the model is built, or make them an input", _draw_once),
+)
+
+
+def find_cause(text: str, context: ExportContext) -> tuple[str, str]:
+    """Return the line of the model and the sentence of a known cause, each "" if unknown."""
+    for pattern, selects, sentence in _CAUSES:
+        if re.search(pattern, text) and (lines := find_lines(context, selects)):
+            line, operator = next(iter(lines.items()))
+            return line, sentence.format(operator)
+    return "", ""
+
+
+def find_lines(context: ExportContext, selects: Any) -> dict[str, str]:
+    """Run the model once in PyTorch; return the selected operators by their lines."""
+    lines = {} if selects else {"": ""}
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if selects and selects(func, result):
+            line = find_frame_line(traceback.walk_stack(None), context.root)
+            lines.setdefault(line, str(internals.read_schema(func).name))
+        return result
+
+    state = ModelSnapshot(context.model)
+    with suppress(Failure), create_mode(record):
+        run_model(context.model, context.spec, context.inputs)
+    state.restore()
+    return lines
+
+
+def advise_on_random_numbers(context: ExportContext) -> tuple[str, ...]:
+    """Return one line if PyTorch agrees with itself after a change."""
+    for setting, change in _RANDOM_CHANGES:
+        with suppress(Failure), FunctionMode(change):
+            runs = [run_model(context.model, context.spec, context.inputs) for _ in range(5)]
+            first, *others = (internals.tree_leaves(outputs) for outputs in runs)
+            if all(all(map(torch.equal, first, each)) for each in others):
+                return (f"{setting}: {AGREES}",)
+    return ()
+
+
+class _Experiment(NamedTuple):
+    """Another export of the cell."""
+
+    setting: str
+    opset: int
+    export: Callable[[], AbstractContextManager[ReExport]]
+    change: Mapping[str, Any] = MappingProxyType({})
+
+
+def find_remedies(
+    context: ExportContext, check_context: CheckContext, text: str = ""
+) -> tuple[str, ...]:
+    """Return a line for the first other export whose file passes all checks on all devices.
+
+    If a file keeps a branch of the example, the checks prove it for their values only, and the
+    search continues.
+
+    `check_context`: The contract and PyTorch's outputs; its file need not exist.
+    `text`: The message of the failed export or of the red record.
+    """
+    has_samples = bool(check_context.reference.samples)
+    if not context.route.is_export or context.spec.weights_are_inputs or not has_samples:
+        return ()
+    weaker: list[str] = []
+    tried: list[str] = []
+    folder = check_context.folder.path
+    for experiment in (
+        *_list_experiments(context, folder, text),
+        *_list_changed_entries(context, check_context.reference, folder, text),
+    ):
+        tried.append(experiment.setting)
+        line = _run(experiment, context, check_context)
+        weaker += [line] if line else []
+        if line and "branch at" not in line:
+            return (line, *weaker[:-1])
+    failed = f"no setting helps: {join_names(tried, len(tried))} were tried"
+    return tuple(weaker) or ((failed,) if tried else ())
+
+
+def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterator[_Experiment]:
+    opset, route = context.opset, context.route
+    is_dynamo = route.exporter == "dynamo"
+    if is_optimized(context):
+        unoptimized = partial(repeat_export, context, folder, optimize=False)
+        yield _Experiment(UNOPTIMIZED, opset, unoptimized)
+    other, capture = ("torchscript", "trace") if is_dynamo else ("dynamo", "export")
+    named = dict.fromkeys(re.findall(r"added in version (\d+)", text))
+    opsets = sorted(_OPSETS, key=lambda number: (number < opset, abs(number - opset)))
+    opsets = opsets[:1] if opset < FIRST_DYNAMO_OPSET else opsets
+    prefix = 'exporter = "torchscript" and ' if is_dynamo else ""
+    settings = [
+        *([("opset 20 (dynamo)", "dynamo", "export", 20)] if "GridSample" in text else ()),
+        (f'exporter = "{other}"', other, capture, opset),
+        *((f"opset {n}", "torchscript", "trace", int(n)) for n in named),
+        *((f"opset {n} (dynamo)", "dynamo", "export", n) for n in opsets),
+        (f'{prefix}capture = "script"', "torchscript", "script", opset),
+        *([('capture = "draft"', "dynamo", "draft", opset)] if is_dynamo else ()),
+    ]
+    for setting, exporter, kind, number in settings:
+        is_late = exporter == "torchscript" and number > LAST_TORCHSCRIPT_OPSET
+        if not is_late and (exporter, kind, number) != (route.exporter, route.capture, opset):
+            export = partial(export_variant, context, folder, exporter, kind, number)
+            yield _Experiment(setting, number, export)
+    for pattern, change, call in _CHANGES:
+        if re.search(pattern, text):
+            export = partial(export_variant, context, folder, "torchscript", "trace", call=call)
+            yield _Experiment(f'exporter = "torchscript", and {change}', opset, export)
+
+
+def _list_changed_entries(
+    context: ExportContext, reference: Reference, folder: Path, text: str
+) -> Iterator[_Experiment]:
+    """Yield the entry without the inputs that a file ignores, and for fewer sizes."""
+    spec, route, changes = context.spec, context.route, dict[str, dict[str, Any]]()
+    match = re.search(r"the graph ignores input (('[^']+'(, | and )?)+)", text)
+    if ignored := [item for item in spec.inputs if match and f"'{item.name}'" in match[1]]:
+        tables = ", ".join(f"{{ at = '{item.at}' }}" for item in ignored)
+        nones = tuple(Constant(at=item.at, value=None) for item in ignored)
+        changes[f"in place of the input, `constants = [{tables}]`"] = {
+            "inputs": tuple(item for item in spec.inputs if item not in ignored),
+            "constants": (*spec.constants, *nones),
+        }
+    for axis, factor in product(spec.free_axes, range(2, 33)):
+        size, *others = [sample.axes.get(axis.name, 1) for sample in reference.samples]
+        sizes = {other for other in others if other % factor == 0 and other != size}
+        is_mentioned = route.exporter == "dynamo" and re.search(rf"\b{axis.name}=\d", text)
+        if is_mentioned and size % factor == 0 and len(sizes) > 1:
+            narrow = axis.model_copy(update={"multiple_of": factor})
+            setting = f"axes.{axis.name} = {{ example = {size}, multiple_of = {factor} }}"
+            axes = {"axes": tuple(narrow if each == axis else each for each in spec.axes)}
+            changes[f"{setting}, which promises less"] = axes
+    for setting, change in changes.items():
+        other = spec.model_copy(update=change)
+        names = [item.name for item in other.inputs]
+        inputs = {name: each for name, each in context.inputs.items() if name in names}
+        new = replace(context, spec=other, inputs=inputs)
+        export = partial(export_variant, new, folder, route.exporter, route.capture)
+        yield _Experiment(setting, context.opset, export, change)
+
+
+def _run(experiment: _Experiment, context: ExportContext, check_context: CheckContext) -> str:
+    """Return the sentence if the file passes, else ""; it says all that the file loses."""
+    setting, opset, export, change = experiment
+    spec = check_context.spec.model_copy(update=change)
+    old = [n for n, item in enumerate(check_context.spec.inputs) if item in spec.inputs]
+    names = {f"input_{index}.pb": f"input_{new}.pb" for new, index in enumerate(old)}
+    factors = {axis.name: axis.multiple_of for axis in spec.free_axes}
+    samples = tuple(
+        sample
+        for sample in check_context.reference.samples
+        if not any(size % factors.get(name, 1) for name, size in sample.axes.items())
+    )
+    reference = check_context.reference.model_copy(update={"samples": samples})
+    context = replace(context, spec=context.spec.model_copy(update=change))
+    state = ModelSnapshot(context.model)
+    with suppress(Exception), export() as other:
+        scratch = JobFolder(other.path.parent)
+        for sample in reference.promised_samples:
+            (folder := scratch.sample(sample.index)).mkdir()
+            for file in check_context.folder.sample(sample.index).iterdir():
+                if file.name in names or not file.name.startswith("input_"):
+                    (folder / names.get(file.name, file.name)).hardlink_to(file)
+        notes: tuple[str, ...] = ()
+        if other.origin:  # its kind of capture has samples of its own
+            route, notes = other.origin.route, other.origin.notes
+            groups = list_groups(route, ())
+            reference = add_file_samples(context, scratch, reference, other.origin, groups, ())
+            reference = reference.select(route)
+        state.restore()
+        again = replace(check_context, folder=scratch, opset=opset, samples=SampleCache())
+        again = replace(again, reference=reference, spec=spec)
+        proof = FileProof(spec=spec, context=again, route=context.route)
+        if any(proof.prove(each).status is not Status.PASS for each in context.job.devices):
+            return ""
+        text = f"{setting}: {PROVED}"
+        if setting.startswith("exporter"):
+            text += f" at opset {context.opset}"
+        if replaced := _list_domains(check_context.path) - _list_domains(other.path):
+            text += f"; it replaces the operators of {join_names([*replaced])} by those of ONNX"
+        lines = {match[2] for note in notes if (match := _CONDITION.match(note))}
+        if branches := lines and lines.intersection(find_lines(context, reads_value)):
+            places = join_names(sorted(branches))
+            text += f" for the checked values; it keeps the example's branch at {places}"
+        return text
+    state.restore()
+    return ""
+
+
+def _list_domains(path: Path) -> set[str]:
+    return {node.domain for node in FileGraph(path).nodes} if path.is_file() else set()
+
+
+def advise_on_kept_values(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
+    """Return one line if the file of a new model, which was not called before, passes."""
+    new = replace(context, model=load_new_model(context))
+    exporter, capture = context.route.exporter, context.route.capture
+    export = partial(export_variant, new, check_context.folder.path, exporter, capture)
+    experiment = _Experiment("compute them in each call", context.opset, export)
+    return tuple(filter(None, [_run(experiment, new, check_context)]))
+
+
+def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
+    """Return one line if most weights of a finished file differ from those of the model."""
+    if not isinstance(context.model, torch.nn.Module):
+        return ()
+    weights = dict((*context.model.named_parameters(), *context.model.named_buffers()))
+    shared, changed = 0, []
+    with suppress(Exception):
+        for name, value in ir.load(check_context.path).graph.initializers.items():
+            stored, weight = value.const_value, weights.get(name)
+            if stored is not None and weight is not None and stored.shape == weight.shape:
+                shared += 1
+                numbers = np.asarray(stored.numpy(), np.float64)  # NumPy has no bfloat16
+                if not np.array_equal(numbers, weight.detach().cpu().double().numpy()):
+                    changed.append(name)
+    if 2 * len(changed) <= shared:
+        return ()
+    differ = f"{len(changed)} of {shared} weights of the file differ from those of the model"
+    return (f"{differ}, such as {changed[0]}: name the trained ones in `weights`",)
+
+
+def find_kept_values(context: ExportContext) -> tuple[str, str]:
+    """Return the line and the names of the attributes that a call keeps for the next one."""
+    model = load_new_model(context)
+    state = PythonState(model)
+    with suppress(Failure):
+        run_model(model, context.spec, context.inputs)
+    names = [name.split("'")[1] for name in state.list_changes() if name.startswith("the attr")]
+    last = "|".join(name.rpartition(".")[2] for name in names)
+    line = find_code(context, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
+    return line, f"a call keeps {join_names(names)} for the next one" if names else ""
+
+
+def find_code(context: ExportContext, pattern: str) -> str:
+    """Return the last line of a class of the model that matches, "" if none does."""
+    modules = context.model.modules() if isinstance(context.model, torch.nn.Module) else ()
+    for kind in dict.fromkeys(map(type, modules)):
+        with suppress(OSError, TypeError):  # a class without a file
+            file = find_model_file(inspect.getfile(kind), context.root)
+            lines, first = inspect.getsourcelines(kind)
+            numbers = [n for n, line in enumerate(lines, first) if file and re.match(pattern, line)]
+            if numbers:
+                return f"{file}:{numbers[-1]}"
+    return ""
+
+
+def find_traced_line(notes: Sequence[str], context: ExportContext) -> tuple[str, str]:
+    """Return the line of the model whose result for the example is in the file, and a sentence."""
+    prefix = "draft export: " if context.spec.capture == "draft" else TRACER_PREFIX
+    for note in notes:
+        if note.startswith(prefix):
+            line, _, text = note.removeprefix(prefix).partition(": ")
+            is_branch = TRACED_BRANCH in text or "depends on values" in text
+            return line, f"the file has the {'branch' if is_branch else 'number'} of the example"
+    loop = find_code(context, LOOP) if context.route.capture == "trace" else ""
+    return loop, "the trace repeats the loop as often as for the example"

@@ -1,0 +1,160 @@
+"""New checks of an existing file: its records, if only promises or devices changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
+from exporter.checks.model_file import UnreadableModel, measure_artifact, read_model
+from exporter.checks.protocol import CheckContext, SampleCache, hash_sample
+from exporter.core.files import PROJECT_LIMIT
+from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
+from exporter.manifest import ModelSpec
+from exporter.manifest.resolved.model import has_steps
+from exporter.manifest.syntax.table import list_functions, select_keys
+from exporter.records.record import CellId, Record, Status
+from exporter.worker.dependencies.packages import list_loaded_packages
+from exporter.worker.verify.run_checks import FileProof
+
+
+# No code of the model is loaded, so a changed tolerance costs seconds only.
+def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | None:
+    """Copy the files into the job's folder and run the current checks on them."""
+    target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / opset.reuse_from)
+    stored = source.read_records()
+    cells = job.list_opset_cells(opset)
+    adapted = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
+    records = [record for record in adapted if record]
+    reference = Reference.find(source.reference, PROJECT_LIMIT)
+    if reference is None:
+        return None
+    spec = job.spec
+    # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
+    # Only an export records the files that a comparator of the project reads.
+    keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
+    needs_model = any((*keys, reference.weight_inputs, *list_functions(spec.outputs)))
+    # PyTorch's steps are stored only if a tolerance needs them.
+    needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
+    if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):
+        return None
+    # Another file may depend on the name, and `contract.json` contains it.
+    is_renamed = spec.id != opset.reuse_from
+    if is_renamed and (spec.passes or source.contract.exists()):
+        return None
+    # After a thorough run, the usual samples may have replaced the thorough ones.
+    is_thorough = spec.thorough or any(record.thorough for record in records)
+    if is_thorough and not reference.thorough:
+        return None
+    # Only an export adds the samples of a group of files.
+    route = records[0].route or opset.route
+    operators = records[0].artifact.operators if records[0].artifact else {}
+    if not set(reference.captures).issuperset(list_groups(route, operators)):
+        return None
+    try:
+        _copy_artifact(opset, records[0], source, target)
+        for sample in reference.samples:
+            original, copy = source.sample(sample.index), target.sample(sample.index)
+            if copy.exists():
+                continue
+            # Before the copy: an export would write into a damaged one.
+            if hash_sample(original) != sample.sha256:
+                raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
+            shutil.copytree(original, copy)
+        facts = measure_artifact(target.model(opset.opset), opset.reuse_from)
+        if any(record.artifact != facts for record in records):
+            return None
+        if is_renamed and not spec.artifact:
+            _write_name(target.model(opset.opset), spec.id)
+        facts = measure_artifact(target.model(opset.opset), spec.id)
+    except (OSError, UnreadableModel, ValueError):
+        return None
+    records = [record.model_copy(update={"artifact": facts}) for record in records]
+    shutil.copyfile(source.reference, target.reference)
+    context = CheckContext(
+        folder=target,
+        opset=opset.opset,
+        spec=spec.resolve_cell(opset.opset),
+        reference=reference.select(route, operators),
+        notes=records[0].notes,
+        samples=cache,
+    )
+    return _update_records(job, opset, context, records)
+
+
+def _adapt_record(job: Job, cell: CellId, records: Iterable[Record]) -> Record | None:
+    """Return a green record of the same file, of another device or name, as that of a cell."""
+    parts = drop_check_parts(job.make_fingerprint(cell))
+    for record in records:
+        is_proved = record.status is Status.PASS and not record.untracked
+        is_same_file = record.cell.opset == cell.opset and is_proved
+        if is_same_file and drop_check_parts(record.fingerprint) == parts:
+            log = f"{cell.model}/{record.log.partition('/')[2]}"
+            update = {"cell": cell, "flaky": "", "measurements": None, "log": log}
+            return record.model_copy(update=update)
+    return None
+
+
+def _write_name(path: Path, name: str) -> None:
+    """Write the name of a model into the metadata of its file."""
+    model = read_model(path)
+    for item in model.metadata_props:
+        item.value = name if item.key == "exporter.model" else item.value
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _update_records(
+    job: Job, opset: OpsetJob, context: CheckContext, records: list[Record]
+) -> list[Record] | None:
+    """Return the updated records, or None if a check fails."""
+    # The log and the notes of a record stay as they are.
+    proof = FileProof(spec=job.spec, context=context, route=opset.route)
+    updated: list[Record] = []
+    for device, record in zip(opset.devices, records, strict=True):
+        result = proof.prove(device)
+        if result.status not in (Status.PASS, Status.UNAVAILABLE):
+            return None
+        thorough = record.thorough or result.thorough
+        fingerprint = job.make_fingerprint(record.cell)
+        update: dict[str, object] = {
+            "status": result.status,
+            "stage": result.stage,
+            "check": None,
+            "message": result.message,
+            "is_final": result.is_final,
+            "detail": "",
+            "lines": (),
+            "blame": None,
+            "advice": (),
+            "checks": result.checks,
+            "runtime": result.runtime,
+            "seconds": {**record.seconds, **result.seconds},
+            "thorough": thorough,
+            "proved_on": result.proved_on,
+            "fingerprint": fingerprint | ({THOROUGH: "yes"} if thorough else {}),
+        }
+        if record.fingerprint.get(DEVICE) != fingerprint.get(DEVICE):
+            # The runtime of another device can have other packages.
+            update["packages"] = record.packages | list_loaded_packages(Path(job.root))
+        updated.append(record.model_copy(update=update))
+    return updated
+
+
+def _copy_artifact(opset: OpsetJob, record: Record, source: JobFolder, target: JobFolder) -> None:
+    """Copy the file, its external data and its log.
+
+    Links are no alternative: onnx rejects external data with several hard links. A ValueError means
+    that a name leads out of the folder, or that the record has no artifact.
+    """
+    if record.artifact is None:
+        raise ValueError(f"{record.cell}: the record has no artifact")
+    for name in (f"{opset.opset}.onnx", *record.artifact.external_data):
+        path, copy = source.path / name, target.path / name
+        if path.parent != source.path or path.is_symlink():
+            raise ValueError(f"{name}: the file is outside the model's folder")
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+    log = source.log(opset.opset)
+    if log.is_file() and not log.is_symlink():
+        shutil.copyfile(log, target.log(opset.opset))
