@@ -191,7 +191,7 @@ def zoo(session: nox.Session) -> None:
     extras = ("export", "genai") if has_generators else ("export",)
     location = build(session, extras, "unit", "zoo")
     if has_generators:
-        paths = ("tests/traps", "tests/worker/plugins", "tests/integration/test_generation.py")
+        paths = ("tests/traps", "tests/worker", "tests/integration/test_generation.py")
         arguments = ("--timeout", "1800", "-k", "transformers or generation", *paths)
         session.run(str(programs(location) / "python"), "-m", "pytest", *arguments)
         return

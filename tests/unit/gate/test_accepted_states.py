@@ -19,14 +19,14 @@ from exporter.gate.finding import GateFinding
 from exporter.manifest import DEFAULT_GATE, Device, Expectation, FindingKind, Manifest
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.record import INITIAL_WEIGHTS, RunRecord
-from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
-from tests.unit.gate.test_revision_comparison import (
+from tests.unit.api.test_revision_comparison import (
     CELLS,
     FORESEEN,
     LOOSER,
     STRICTER,
     with_gate,
 )
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 
 def make_results(*, initial: bool = False) -> RunRecord:

@@ -34,8 +34,8 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.python_state import ModelSnapshot
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
+from tests.worker.diagnosis.cases import case_of
 from tests.worker.graphs import draw_declared
-from tests.worker.plugins.diagnosis.cases import case_of
 
 
 def declare(net: str, **changes: object) -> ModelSpec:

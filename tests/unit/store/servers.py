@@ -11,7 +11,7 @@ from exporter.store import Store
 from exporter.store.remote_store import RemoteStore
 from exporter.store.store_entry import SigningKey
 from exporter.store.store_files import Files, RemoteFiles, StoreFile, open_files
-from tests.unit.plugins.store.cells import WIDE
+from tests.unit.store.cells import WIDE
 
 KEY = SigningKey(b"0123456789abcdef0123456789abcdef")
 

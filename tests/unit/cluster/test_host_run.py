@@ -14,7 +14,7 @@ import pytest
 from exporter.cluster import host_run
 from exporter.cluster.archives import Archive, HostReply, list_project
 from exporter.cluster.host_run import Host, add_part, end_run
-from tests.unit.plugins.cluster.test_host_environment import make_context
+from tests.unit.cluster.test_host_environment import make_context
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from exporter.worker.diagnosis.explanation import find_missing_operators
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.process.failure import Failure
-from tests.worker.plugins.diagnosis.cases import case_of, explain, wrong_contract
-from tests.worker.plugins.diagnosis.test_fault_analysis import line_with
+from tests.worker.diagnosis.cases import case_of, explain, wrong_contract
+from tests.worker.diagnosis.test_fault_analysis import line_with
 
 
 def convert(case: ExportContext, folder: Path) -> None:

@@ -210,7 +210,7 @@ def find_line(text: str) -> str:
 
 
 def diagnose(case: Case, folder: Path) -> Record:
-    values = {"source": f"plugins/diagnosis/reported_nets.py:{case.net}", "opsets": (case.opset,)}
+    values = {"source": f"diagnosis/reported_nets.py:{case.net}", "opsets": (case.opset,)}
     spec = make_contract(case.net, case.signature, **(values | case.changes))
     (record,) = export(spec, folder / "job", root=ROOT, diagnose=True)
     return record

@@ -124,11 +124,11 @@ def test_a_url_imports_no_package() -> None:
     program = (
         "import importlib.util, sys\n"
         "importlib.util.find_spec = lambda name: name\n"
-        "from tests.unit.plugins.store.test_project_store import open_url\n"
+        "from tests.unit.store.test_project_store import open_url\n"
         "open_url(store='s3://bucket')\n"
         "assert 'fsspec' not in sys.modules, 'imported'"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[4])
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import FakeEngine, export, finish, manifest, spec
 from tests.unit.pipeline.test_build import prove_shortly
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 VERSIONS = {
     "torch": "2.13.0+cpu",
     "onnx": "1.23.2",

@@ -12,7 +12,7 @@ from exporter.jobs import JobFolder
 from exporter.records.record import Record
 from exporter.store import Store, StoreLimits
 from exporter.store.store_entry import name_entry
-from tests.unit.plugins.store.cells import PARTS, everything, make_cell, make_store
+from tests.unit.store.cells import PARTS, everything, make_cell, make_store
 
 HOUR = 3600.0
 SHARED = sum(len(b) for b in (b"weights", b"what PyTorch says", b"in", b"out", b"kept"))

@@ -81,7 +81,7 @@ def test_models_and_cells_are_listed_by_default(
     assert rows[0] == ["2", "models,", "4", "cells"]
 
 
-COMMITTED = Path(__file__).resolve().parents[4] / "docs" / "manifest.schema.json"
+COMMITTED = Path(__file__).resolve().parents[3] / "docs" / "manifest.schema.json"
 
 
 def test_the_schema_is_that_of_the_documentation() -> None:

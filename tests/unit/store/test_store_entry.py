@@ -24,7 +24,7 @@ from exporter.store.store_entry import (
     serialize_entry,
 )
 from tests.unit.factory import make_artifact, make_record
-from tests.unit.plugins.store.cells import PARTS
+from tests.unit.store.cells import PARTS
 
 ARTIFACT = make_artifact("tiny", 18, sha256="a" * 64, external_data=(f"weights-{'b' * 16}.data",))
 RECORD = make_record("tiny/18/cpu", artifact=ARTIFACT, fingerprint=PARTS)

@@ -16,7 +16,7 @@ from exporter.records.record import Record, Source
 from exporter.store import Store, StoreLimits, cell_store
 from exporter.store.store_entry import name_entry
 from exporter.store.store_files import MAX_VARIANTS, LocalFiles
-from tests.unit.plugins.store.cells import PARTS, everything, make_cell, make_store
+from tests.unit.store.cells import PARTS, everything, make_cell, make_store
 
 
 def find(store: Store, record: Record, fits: Callable[[Record], bool] = lambda _: True) -> str:

@@ -11,8 +11,8 @@ from exporter.jobs import JobFolder
 from exporter.records.record import Record
 from exporter.store import StoreLimits
 from exporter.store.store_entry import name_entry
-from tests.unit.plugins.store.cells import PARTS, make_cell
-from tests.unit.plugins.store.servers import (
+from tests.unit.store.cells import PARTS, make_cell
+from tests.unit.store.servers import (
     KEY,
     FaultyFiles,
     make_machine,

@@ -19,9 +19,9 @@ from exporter.worker.verify import run_checks as prove
 from tests.traps.fusions import FUSIONS
 from tests.traps.prove import make_record
 from tests.worker.contracts import declare_input, declare_output
-from tests.worker.plugins.diagnosis.cases import blame_of, case_of, check_export, wrong_contract
+from tests.worker.diagnosis.cases import blame_of, case_of, check_export, wrong_contract
 
-HERE = "tests/worker/plugins/diagnosis/wrong_nets.py"
+HERE = "tests/worker/diagnosis/wrong_nets.py"
 
 
 def line_with(text: str) -> str:

@@ -28,7 +28,7 @@ REFERENCE = Device(name="reference", runtime="reference")
 def wrong_contract(net: str, **changes: object) -> ModelSpec:
     """Return a contract of `x [batch, 4]` and `y [batch, 4]` for a net of `wrong_nets.py`."""
     values: dict[str, object] = {
-        "source": f"plugins/diagnosis/wrong_nets.py:{net}",
+        "source": f"diagnosis/wrong_nets.py:{net}",
         "inputs": (declare_input(),),
         "outputs": (declare_output("y", "batch", 4),),
     }

@@ -20,8 +20,8 @@ from exporter.store import Store, StoreEntry
 from exporter.store.remote_store import RemoteStore
 from exporter.store.store_entry import SigningKey, name_entry
 from exporter.store.store_files import Files, RemoteFiles, open_files
-from tests.unit.plugins.store.cells import PARTS, everything, make_cell
-from tests.unit.plugins.store.servers import (
+from tests.unit.store.cells import PARTS, everything, make_cell
+from tests.unit.store.servers import (
     KEY,
     FaultyFiles,
     hang,
@@ -326,11 +326,11 @@ def test_a_slow_server_is_used_until_the_deadline(tmp_path: Path, folder: Files)
 def test_the_program_ends_without_a_thread_that_hangs(tmp_path: Path) -> None:
     program = (
         "from exporter.store.remote_store import Requests\n"
-        "from tests.unit.plugins.store.servers import hang\n"
+        "from tests.unit.store.servers import hang\n"
         "requests = Requests(0.1)\n"
         "assert requests.wait([requests.submit(hang)]) == []\n"
     )
-    root = Path(__file__).parents[4]
+    root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", program], check=True, cwd=root, timeout=30)
 
 

@@ -16,8 +16,8 @@ from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare, make_contract
+from tests.worker.diagnosis.cases import case_of
 from tests.worker.graphs import draw_declared
-from tests.worker.plugins.diagnosis.cases import case_of
 
 FILE = "../features/models/custom_operators.py"
 FOO = "custom_ops::foo"

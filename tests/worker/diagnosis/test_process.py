@@ -11,7 +11,7 @@ from exporter.records.record import Culprit, Record, Status
 from exporter.worker.process import fork_call
 from tests.traps.prove import export
 from tests.worker.contracts import ROOT
-from tests.worker.plugins.diagnosis.cases import wrong_contract
+from tests.worker.diagnosis.cases import wrong_contract
 
 
 def run(spec: ModelSpec, folder: Path) -> Record:

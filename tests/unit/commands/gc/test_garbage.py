@@ -18,7 +18,7 @@ from exporter.store import Store, StoreLimits
 from tests.unit.factory import key_by_text
 from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import job, record, spec, write, write_reference
-from tests.unit.plugins.store.cells import make_cell
+from tests.unit.store.cells import make_cell
 
 TINY = spec(opsets=(17, 18))
 

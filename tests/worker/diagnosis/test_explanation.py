@@ -30,7 +30,7 @@ from tests.unit.checks.contexts import (
     write,
 )
 from tests.worker.contracts import ROOT, declare_output, make_contract
-from tests.worker.plugins.diagnosis.cases import case_of, explain, write_export, wrong_contract
+from tests.worker.diagnosis.cases import case_of, explain, write_export, wrong_contract
 
 CPU = Device(name="cpu", runtime="onnxruntime")
 
