@@ -17,21 +17,22 @@ from exporter.cache.states import have_tools_changed
 from exporter.core.errors import ExporterError, StoppedByFailure
 from exporter.core.files import read_regular_file, write_text
 from exporter.export_options import ExportOptions, make_engine
-from exporter.manifest import LoadedProject, Manifest, Project, load_layers
+from exporter.manifest import Manifest, Project, load_layers
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords, recover_killed_runs
 from exporter.pipeline.decisions import (
     DEFAULT_OPTIONS,
     BuildOptions,
     Decisions,
     RecordValidator,
-    ResultCache,
     Results,
+    StoreStatistics,
     collect_results,
     decide,
 )
 from exporter.pipeline.engine import Engine, end_jobs
 from exporter.pipeline.environments import require_packages
 from exporter.pipeline.installation import create_environments
+from exporter.pipeline.noop_snapshot import NoopInputs, collect_inputs, read_filesystem_clock
 from exporter.pipeline.schedule import Cost, estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.shard_note import write_shard_note
 from exporter.pipeline.supervisor import Build, BuildObserver, Proof, Supervisor
@@ -45,7 +46,7 @@ from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, RunRecord
 from exporter.report.pages.page_files import preload_pages
-from exporter.report.report_pages import write_reports
+from exporter.report.report_pages import list_page_inputs, write_reports
 from exporter.report.report_paths import ReportPaths
 
 
@@ -57,12 +58,12 @@ class ExportResult:
     plan: Plan
     results: Results
     shard: Shard | None = None
-    loaded: LoadedProject
-    """The project with the origins of its settings."""
-    store: ResultCache | None = None
-    """The store that was used."""
-    is_noop: bool = False
-    """Whether every cell of the project was up to date, so nothing was done."""
+    noop_inputs: NoopInputs | None = None
+    """All inputs, if every cell of the project was up to date."""
+    statistics: StoreStatistics | None = None
+    """The use of the store, or None if there is none."""
+    started: int = 0
+    """The time of the build folder's file system before the first input was read."""
     has_tables: bool = True
     """Whether tables were written; not for a part of the cells if others have no result."""
 
@@ -93,6 +94,7 @@ def export(
         KeyboardInterrupt: after the finished cells were stored.
         StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
     """
+    started = 0 if options.build else read_filesystem_clock(root)
     # Read.
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)
@@ -105,7 +107,7 @@ def export(
     engine = make_engine(project, options, starter, environment, observer.on_note)
     results = run_plan(manifest, plan, engine, observer, options)
     # Report. The tables of a part would lack the results of all other cells.
-    is_noop, has_tables = False, options.selection.is_everything or not results.missing
+    inputs, has_tables = None, options.selection.is_everything or not results.missing
     if options.shard:
         build = BuildFolder.from_project(project).path
         complete_plan = make_plan(manifest, options.selection)
@@ -116,15 +118,16 @@ def export(
         # An edit of another file, such as a missing source, can repair an invalid entry.
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
         is_complete = is_valid and options.selection.is_everything and not results.missing
-        is_noop = is_complete and results.unchanged
+        if is_complete and results.unchanged:
+            inputs = collect_inputs(loaded, results, list_page_inputs(project))
     return ExportResult(
         manifest=manifest,
         plan=plan,
         results=results,
         shard=options.shard,
-        loaded=loaded,
-        store=options.store,
-        is_noop=is_noop,
+        noop_inputs=inputs,
+        statistics=options.store.make_statistics() if options.store else None,
+        started=started,
         has_tables=has_tables and not options.shard and not options.build,
     )
 

@@ -12,7 +12,7 @@ DETERMINISM_CHECK = "determinism"
 
 
 class CheckRow(NamedTuple):
-    """The properties of a check; `exporter.checks` has its function, or the plugin of its key."""
+    """The properties of a check; `exporter.checks` has its function."""
 
     stage: str = "parity"
     decides: bool = False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.noop import load_snapshot
+from exporter.pipeline.noop_snapshot import load_snapshot
 from tests.integration.project import ROOT, run_exporter, run_python
 
 #: The command in a process that cannot import pydantic, so manifests and records cannot load.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cli import noop
 from exporter.cli.options import (
     no_store_option,
     read_environment_names,
@@ -24,11 +23,14 @@ from exporter.cli.options import (
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode
 from exporter.core.toml_table import read_setting
+from exporter.pipeline.noop_snapshot import load_snapshot, save_snapshot
 from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
+    from exporter.core.errors import ExportSummary
     from exporter.planning.plan import Shard
+    from exporter.program import ExportResult
 
 #: Flags with which an export without changes is more than its last summary.
 _OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
@@ -117,7 +119,7 @@ def export(
         flags[name] = flags[name] or flags["verbose"]
     has_options = shard or build or any(flags[name] for name in _OF_RUN)
     if selection.is_everything and not has_options:
-        summary = noop.load_snapshot(root)
+        summary = load_snapshot(root)
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
@@ -125,7 +127,6 @@ def export(
     refused = shard or not is_local or any(flags[name] for name in _NOT_WATCHED)
     if flags["watch"] and refused:
         raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
-    since = 0 if build else noop.read_filesystem_clock(root)
     # The first worker starts before the settings are validated.
     with closing(make_starter(os.environ, read_environment_names(root))) as starter:
         if not flags["dry_run"] and is_local:
@@ -165,7 +166,15 @@ def export(
         if flags["stats"]:
             from exporter.cli.output.store_use import show_statistics
 
-            show_statistics(result.manifest.project, result.store)
+            show_statistics(result.manifest.project, result.statistics)
         if not flags["quiet"]:
-            noop.save_summary(result, summary, since)
+            save_summary(result, summary)
         return summary.code
+
+
+def save_summary(result: ExportResult, summary: ExportSummary) -> None:
+    """Store the summary that the next export prints if no input changes."""
+    if result.noop_inputs:
+        project = result.manifest.project
+        root = Path(project.root)
+        save_snapshot(root, root / project.build, result.noop_inputs, summary, result.started)

@@ -8,21 +8,21 @@ from exporter.cli.output.terminal import print_line
 from exporter.core.files import write_text
 from exporter.core.text import format_bytes, pluralize
 from exporter.manifest import Project
-from exporter.pipeline.decisions import ResultCache, StoreStatistics
+from exporter.pipeline.decisions import StoreStatistics
 
 #: The file name in the build folder.
 _FILE = "store.json"
 
 
-def show_statistics(project: Project, store: ResultCache | None) -> None:
+def show_statistics(project: Project, statistics: StoreStatistics | None) -> None:
     """Print the counts, and write them to `store.json` in the build folder.
 
     Raises:
         ExporterError: if the file cannot be written.
     """
-    counts = store.make_statistics() if store else StoreStatistics()
+    counts = statistics or StoreStatistics()
     write_text(Path(project.root) / project.build / _FILE, counts.to_json())
-    if store is None:
+    if statistics is None:
         print_line("store: off")
         return
     hits = f"{counts.local_hits + counts.remote_hits} hits ({counts.remote_hits} remote)"

@@ -1,4 +1,4 @@
-"""All uses of private functions of torch and onnxscript, except the speed-ups of a plugin.
+"""All uses of private functions of torch and onnxscript, also the speed-ups of an export.
 
 The rest of the package uses public interfaces only (`tests/architecture/test_private_torch.py`).
 Each group of private functions has a name, and is used only if

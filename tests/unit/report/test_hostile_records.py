@@ -1,6 +1,6 @@
 """No text becomes structure in files for programs: XML, pictures, spreadsheets, CI logs.
 
-Markdown and HTML have the same tests in `test_page_files.py` and `test_browser_page.py`.
+Markdown and HTML have the same tests in `test_page_files.py` and `test_browser.py`.
 """
 
 from __future__ import annotations

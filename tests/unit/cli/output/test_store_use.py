@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from exporter.cli.output.store_use import show_statistics
-from exporter.pipeline.decisions import ResultCache, StoreStatistics
+from exporter.pipeline.decisions import StoreStatistics
 from tests.unit.factory import make_manifest
 
 
 def show(tmp_path: Path, statistics: StoreStatistics | None) -> dict[str, float]:
     (tmp_path / "build").mkdir()
-    cache: Any = SimpleNamespace(make_statistics=lambda: statistics)
-    store: ResultCache | None = cache if statistics else None
-    show_statistics(make_manifest(root=str(tmp_path)).project, store)
+    show_statistics(make_manifest(root=str(tmp_path)).project, statistics)
     counts: dict[str, float] = json.loads((tmp_path / "build" / "store.json").read_text())
     return counts
 

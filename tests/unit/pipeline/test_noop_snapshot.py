@@ -18,13 +18,13 @@ from exporter.cache.states import (
     read_variable_state,
     read_variables,
 )
-from exporter.cli.noop import (
+from exporter.core.errors import ExportSummary
+from exporter.pipeline.noop_snapshot import (
     NoopInputs,
     load_snapshot,
     read_filesystem_clock,
     save_snapshot,
 )
-from exporter.core.errors import ExportSummary
 from tests.distributions import write_distribution
 
 SUMMARY = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from exporter.manifest import LoadedProject, Project
     from exporter.pipeline.build_folder import BuildFolder
     from exporter.pipeline.decisions import Results
-    from exporter.program import ExportResult
     from exporter.records.record import Record
 
 #: The file name in the build folder.
@@ -191,26 +190,13 @@ def _find_build_folder(root: Path) -> Path:
     return root.absolute() / read_setting(root, "build", "build")
 
 
-def save_summary(result: ExportResult, summary: ExportSummary, since: int) -> None:
-    """Store the summary that the next export prints if no input changes.
-
-    `since` is `read_filesystem_clock` before the first input was read.
-    """
-    from exporter.report.report_pages import list_page_inputs  # slow
-
-    if result.is_noop:
-        project = result.manifest.project
-        root, pages = Path(project.root), list_page_inputs(project)
-        inputs = collect_inputs(result.loaded, result.results, pages)
-        save_snapshot(root, root / project.build, inputs, summary, since)
-
-
 def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Path]) -> NoopInputs:
     """Return the inputs that must not change for the next export to be a no-op.
 
     No cell ran, and none is missing. `reports` are the files and folders that the reports were read
     from or written to.
     """
+    # `load_snapshot` must not import these: they need pydantic.
     from exporter.environments import STAMP
     from exporter.pipeline.build_folder import BuildFolder
 
@@ -287,7 +273,7 @@ def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> It
 
 def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
     """Return the states of the packages of each suffix, by the folder of its packages."""
-    from exporter.environments import find_environment
+    from exporter.environments import find_environment  # needs pydantic
 
     packages: dict[str, dict[str, str]] = {}
     for record in records:
