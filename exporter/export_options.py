@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.system import count_cores
+from exporter.core.system import count_cores, measure_memory
 from exporter.manifest import Manifest, Project
 from exporter.manifest.resolved.keys import LOCAL
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
@@ -141,5 +140,4 @@ def make_engine(
 
 def get_default_jobs() -> int:
     """Return the number of workers that the cores and the memory allow."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(count_cores(), memory // _MEMORY_PER_JOB))
+    return max(1, min(count_cores(), measure_memory() // _MEMORY_PER_JOB))

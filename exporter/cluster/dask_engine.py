@@ -49,7 +49,7 @@ from exporter.jobs import Announcement, JobFolder, write_json
 from exporter.manifest import Project
 from exporter.manifest.resolved.keys import NO_STORE, is_remote
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
+from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task, may_start
 from exporter.processes.environment import list_shared_variables
 
 #: Seconds between two looks at the cluster.
@@ -258,9 +258,12 @@ class _ClusterRun:
                 # The next jobs run meanwhile: the cluster has more than it can run.
                 while self._ended:
                     yield self._ended.popleft()
-                    # Other jobs wait for the rest of a model.
-                    self._waiting.extendleft(self._make_attempt(task, 1) for task in tasks)
-                    tasks.clear()
+                    while tasks:
+                        task = tasks.popleft()
+                        if task.is_alone:
+                            self._waiting.append(self._make_attempt(task))
+                        else:  # other jobs wait for the rest of a model
+                            self._waiting.appendleft(self._make_attempt(task, 1))
         except KeyboardInterrupt:
             with suppress(KeyboardInterrupt, ClosedClientError):
                 self._interrupt()
@@ -305,6 +308,9 @@ class _ClusterRun:
                 self._retry(key, attempt)
         limit = max(_MIN_QUEUED, _QUEUED_SHARE * self._hosts.slots)
         while self._waiting and len(self._running) < limit and not self._hosts.are_refused:
+            running = [attempt.task for attempt in self._running.values()]
+            if not may_start(self._waiting[0].task, running):
+                return
             self._submit(self._waiting.popleft())
 
     def _end_unfinished(self, message: str) -> None:
@@ -499,6 +505,7 @@ class _ClusterRun:
             code=reply.code,
             last_announcement=reply.announcement,
             seconds=reply.seconds,
+            has_company=not attempt.task.is_alone,
         )
         self._finish(key, result)
 

@@ -6,9 +6,12 @@ forks, seccomp, Landlock, `/proc`, prctl and limits of memory.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
+
+from exporter.core.control_group import GroupLimit, find_core_limit, find_memory_limit
 
 SWITCH = "EXPORTER_WITHOUT_LINUX"
 #: Whether the parts of Linux can be used.
@@ -31,10 +34,29 @@ def describe_platform() -> str:
 
 
 def count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if IS_LINUX:
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use; 2 if its time is that of 1.5 cores."""
+    if not IS_LINUX:
+        return os.cpu_count() or 1
+    available = len(os.sched_getaffinity(0))
+    limit = find_core_limit()
+    return available if limit is None else max(1, min(available, math.ceil(limit.value)))
+
+
+def measure_memory() -> int:
+    """Return the bytes of memory that this process and its children may use."""
+    physical: int = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = find_memory_limit() if IS_LINUX else None
+    return physical if limit is None else min(physical, int(limit.value))
+
+
+def list_limits() -> list[GroupLimit]:
+    """Return the limits of cores and memory that are smaller than those of the machine."""
+    if not IS_LINUX:
+        return []
+    cores, memory = find_core_limit(), find_memory_limit()
+    limits = [cores] if cores and cores.value < len(os.sched_getaffinity(0)) else []
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return limits + ([memory] if memory and memory.value < physical else [])
 
 
 def find_open_path(descriptor: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,6 +43,13 @@ class Task:
     job: Job
     seconds: float
     """CPU time of the worker and its descendants."""
+    is_alone: bool = False
+    """Whether no other job may run at the same time, because they exceeded the machine together."""
+
+
+def may_start(task: Task, running: Collection[Task]) -> bool:
+    """Return whether the task may run beside the running ones."""
+    return not running or not (task.is_alone or any(each.is_alone for each in running))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,8 @@ class JobResult:
     """None if the worker made none."""
     seconds: float
     """CPU time of the worker and its descendants."""
+    has_company: bool = False
+    """Whether another job ran at the same time, so the job may succeed if it runs alone."""
 
 
 class JobEvents(Protocol):
@@ -196,7 +205,12 @@ class LocalEngine:
 
     def _start_waiting(self, running: list[_RunningJob], waiting: deque[Task]) -> None:
         while waiting and len(running) < self._workers:
+            if not may_start(waiting[0], [job.task for job in running]):
+                return
             running.append(_RunningJob(waiting.popleft(), self._starter))
+            if len(running) > 1:
+                for job in running:
+                    job.has_company = True
 
 
 class _RunningJob:
@@ -211,7 +225,8 @@ class _RunningJob:
         log = folder.log(None)
         log.parent.mkdir(parents=True, exist_ok=True)
         self.monitor = JobMonitor(task.job, folder)
-        self._task = task
+        self.task = task
+        self.has_company = False
         command = WorkerCommand(
             job=folder.job,
             log=log,
@@ -240,11 +255,12 @@ class _RunningJob:
 
     def make_result(self, exit_kind: ExitKind, code: int) -> JobResult:
         return JobResult(
-            job=self._task.job,
+            job=self.task.job,
             exit_kind=exit_kind,
             code=code,
             last_announcement=self.monitor.read_announcement(),
             seconds=self._limit.used,
+            has_company=self.has_company,
         )
 
     def terminate(self) -> None:

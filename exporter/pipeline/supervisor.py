@@ -32,6 +32,7 @@ from exporter.core.text import (
     is_out_of_resources,
     join_names,
     memory_limit_message,
+    pluralize,
     redact,
 )
 from exporter.jobs import Announcement, Job, JobFolder, Reference, write_json
@@ -103,6 +104,22 @@ def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict
             return Verdict(records=finished | dead, retry=retry)
         case _:
             assert_never(result.exit_kind)
+
+
+def may_succeed_alone(result: JobResult, record: Record) -> bool:
+    """Return whether other jobs can be the reason for the end of a cell.
+
+    The system kills a worker if all workers together exceed the memory, and the limit of wall time
+    depends on the load of the machine. The limit of CPU time does not, nor that of silence: a
+    process that uses less than a hundredth of a core waits for something else.
+    """
+    if not result.has_company:
+        return False
+    limit = result.job.spec.memory
+    if record.status is Status.KILLED:
+        return limit is None or not record.message.startswith(memory_limit_message(limit))
+    is_late = record.status is Status.TIMEOUT and result.exit_kind is ExitKind.TIMEOUT
+    return is_late and result.seconds < result.job.spec.timeout
 
 
 def restrict_job(job: Job, cells: Iterable[CellId]) -> Job:
@@ -219,12 +236,7 @@ class SplitJobs:
         self._running: dict[str, set[str]] = {}
         for task in tasks:
             self._running.setdefault(task.job.spec.id, set()).add(task.job.folder)
-        self._split_models = {model for model, parts in self._running.items() if len(parts) > 1}
         self._ended: dict[str, list[_EndedJob]] = {}
-
-    def is_split(self, model: str) -> bool:
-        """Return True if a model has several parts and not all have ended."""
-        return model in self._split_models
 
     def add_ended(self, job: Job, records: FolderRecords) -> list[_EndedJob]:
         """Add an ended part.
@@ -240,7 +252,6 @@ class SplitJobs:
             announcement = Announcement(stage=Stage.PARITY, cells=(), log="")
             write_json(JobFolder(Path(job.folder)).announcement, announcement)
             return []
-        self._split_models.discard(model)
         return self._ended.pop(model)
 
     def list_incomplete(self) -> list[list[_EndedJob]]:
@@ -338,7 +349,9 @@ class Supervisor:
         #: Seconds of all workers by folder: retries share the time limit of the model.
         self._used_seconds: Counter[str] = Counter()
         self._lost_folders: Counter[str] = Counter()
-        self._postponed: dict[str, list[CellId]] = {}
+        #: By model: the cells that run again alone, with what ended them beside other jobs.
+        self._postponed: dict[str, dict[CellId, str]] = {}
+        self._first_problems: dict[CellId, str] = {}
 
     def run(self) -> Generator[Proof, None, None]:
         """Run the tasks and those that follow them. Yield each model when all its cells ended.
@@ -362,8 +375,13 @@ class Supervisor:
         self._build.observer.on_announcement(announcement)
 
     def on_record(self, record: Record) -> None:
+        """Report a cell that finished while its job runs, unless it may run again alone."""
+        if record.status is not Status.KILLED:
+            self._report(record)
+
+    def _report(self, record: Record) -> None:
         """Report a finished cell once."""
-        if record.cell not in self._reported and self._is_final(record):
+        if record.cell not in self._reported:
             self._reported.add(record.cell)
             self._build.observer.on_cell_done(self._build.validator.apply_expectations(record))
 
@@ -388,13 +406,17 @@ class Supervisor:
         verdict = evaluate_job(result, records.by_cell)
         for cell in job.cells():
             record = verdict.records.get(cell)
-            if record and self._is_final(record):
+            if record and may_succeed_alone(result, record):
+                records.remove(cell)
+                self._postponed.setdefault(cell.model, {})[cell] = record.message
+            elif record:
+                if problem := self._first_problems.pop(cell, ""):
+                    note = f"ran again alone: beside other workers, {problem}"
+                    record = record.model_copy(update={"notes": (*record.notes, note)})
                 records.write(record)
-                self.on_record(record)
+                self._report(record)
             else:
                 records.remove(cell)
-                if record:
-                    self._postponed.setdefault(cell.model, []).append(cell)
         if result.exit_kind is not ExitKind.SERVER_END:
             self._used_seconds[job.folder] += math.ceil(result.seconds)
         if verdict.retry:
@@ -414,27 +436,30 @@ class Supervisor:
             return replace(result, exit_kind=ExitKind.SERVER_END)
         return result
 
-    def _is_final(self, record: Record) -> bool:
-        """Return False if the cell is retried without parallel workers of the same model.
-
-        Two workers with the same model can exceed the machine's memory. A killed one is retried
-        alone.
-        """
-        return record.status is not Status.KILLED or not self._split_jobs.is_split(
-            record.cell.model
-        )
-
     def _add_task(self, job: Job) -> None:
         """Run a job next, within the remaining time of the model."""
         remaining = job.spec.timeout - self._used_seconds[job.folder]
         self._queue.appendleft(Task(job=job, seconds=max(remaining, 1.0)))
+
+    def _add_lone_task(self, job: Job, problems: Mapping[CellId, str]) -> None:
+        """Run a job after all others, alone and with the whole time limit.
+
+        `problems`: What ended its cells when they ran beside other jobs.
+        """
+        self._first_problems.update(problems)
+        del self._used_seconds[job.folder]
+        self._queue.append(Task(job=job, seconds=job.spec.timeout, is_alone=True))
+        count = pluralize(len(problems), "cell")
+        first = next(iter(problems.values()))
+        message = f"{job.spec.id}: {count} will run again alone: beside other workers, {first}"
+        self._build.observer.on_note(message)
 
     def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> Iterator[Proof]:
         """Yield the results of a model, unless cells were postponed or cannot be carried over."""
         job = ended[0][0]
         model = job.spec.id
         fresh, dropped = join_folders([records for _, records in ended])
-        postponed = [] if interrupted else self._postponed.pop(model, [])
+        postponed = {} if interrupted else self._postponed.pop(model, {})
         if not fresh.by_cell and not postponed:
             return  # interrupted before the first cell
         old = self._build.stored.get_model(model)
@@ -453,8 +478,11 @@ class Supervisor:
             if len(ended) > 1:  # the time of a part is not the time of the complete model
                 del self._used_seconds[folder]
             opsets = make_opset_jobs(self._build.manifest.project, again, {})
-            update = {"folder": folder, "opsets": opsets, "part": 0}
-            self._add_task(job.model_copy(update=update))
+            again_job = job.model_copy(update={"folder": folder, "opsets": opsets, "part": 0})
+            if postponed:
+                self._add_lone_task(again_job, postponed)
+            else:
+                self._add_task(again_job)
             return
         if count := sum(record.cell in self._planned for record in dropped):
             message = f"{model}: {count} earlier results are stale and were dropped"

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -182,6 +183,31 @@ def test_a_finished_worker_reports_its_announcements_and_records(tmp_path: Path)
     assert [a.cells[0].opset for a in events.announcements] == [17, 18]
     # The record of the last cell counts when the worker ends.
     assert events.records == ["tiny/17/cpu"]
+
+
+def test_a_job_that_must_run_alone_waits_and_lets_the_others_wait(tmp_path: Path) -> None:
+    tasks = [make_task(tmp_path, model=model) for model in ("a", "b", "c")]
+    tasks[1] = replace(tasks[1], is_alone=True)
+    body = """
+        name = folder.name
+        folder.with_suffix(".runs").touch()
+        time.sleep(0.5)
+        neighbors = [path.stem for path in folder.parent.glob("*.runs") if path.stem != name]
+        folder.with_suffix(".neighbors").write_text(",".join(neighbors))
+        folder.with_suffix(".runs").unlink()
+    """
+    events = EventLog()
+    events.run(make_engine(tmp_path, body), tasks)
+    assert [result.job.spec.id for result in events.results] == ["a", "b", "c"]
+    assert [path.read_text() for path in sorted(tmp_path.glob("*.neighbors"))] == ["", "", ""]
+    assert not any(result.has_company for result in events.results)
+
+
+def test_jobs_that_run_together_report_it(tmp_path: Path) -> None:
+    events = EventLog()
+    tasks = [make_task(tmp_path, model=model) for model in ("a", "b")]
+    events.run(make_engine(tmp_path, "time.sleep(0.5)"), tasks)
+    assert [result.has_company for result in events.results] == [True, True]
 
 
 def test_the_next_job_starts_before_the_end_of_the_last_one_is_handled(tmp_path: Path) -> None:

@@ -20,8 +20,20 @@ from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.git import find_head
 from exporter.core.import_object import COMMAND_GROUP, RUNTIME_GROUP, find_plugins
-from exporter.core.system import IS_LINUX, count_cores, describe_platform
-from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
+from exporter.core.system import (
+    IS_LINUX,
+    count_cores,
+    describe_platform,
+    list_limits,
+    measure_memory,
+)
+from exporter.core.text import (
+    format_byte_limit,
+    format_bytes,
+    format_requirement,
+    join_names,
+    pluralize,
+)
 from exporter.manifest import Manifest, Project, load_project
 from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.manifest.syntax.values import is_in_range
@@ -221,8 +233,10 @@ _LITTLE_DISK = _GIB
 
 
 def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    machine = f"{count_cores()} cores, {memory / _GIB:.1f} GiB of memory, {jobs} parallel jobs"
+    memory, cores = measure_memory(), pluralize(count_cores(), "core")
+    machine = f"{cores}, {memory / _GIB:.1f} GiB of memory, {pluralize(jobs, 'parallel job')}"
+    if limits := [limit.file for limit in list_limits()]:
+        machine += f"; limited by {join_names(limits)}"
     if memory < _LITTLE_MEMORY:
         yield Diagnosis.note("machine", f"{machine}; large models may run out of memory")
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from exporter.commands.publish.published_folder import (
 )
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file
-from exporter.core.system import IS_LINUX, describe_platform
+from exporter.core.system import IS_LINUX, describe_platform, measure_memory
 from exporter.core.text import join_lines
 from exporter.gate.verify_report import (
     DeviceVerdict,
@@ -34,6 +33,8 @@ from exporter.records.record import Status
 _CHILD = "exporter.commands.verify.child"
 #: The largest `timeout` of a folder, whose contract is not trusted.
 _MAX_SECONDS = 3600.0
+#: Bytes of addresses that the libraries map and do not use, beside the memory of the machine.
+_ADDRESSES = 4 << 30
 #: The check of hashes and names; its message is a note if it passes.
 FILES_CHECK = "files"
 #: The check of the tokens of ONNX Runtime GenAI; its message is a note, too.
@@ -171,8 +172,7 @@ def _request_verdicts(
     environment = dict(options.environment)
     names = [name for each in options.devices for name in (each.device or "CPU", *each.providers)]
     if all(name.startswith("CPU") for name in names):  # a GPU reserves more than the memory
-        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        environment[MEMORY] = str(size)
+        environment[MEMORY] = str(measure_memory() + _ADDRESSES)
     try:
         verdicts = call_in_child(
             f"{_CHILD}:check_folder",

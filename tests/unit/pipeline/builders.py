@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ class FakeEngine:
             for record_of_cell in JobFolder(Path(task.job.folder)).read_records().values():
                 if record_of_cell.cell not in at_work and record_of_cell.cell in task.job.cells():
                     listener.on_record(record_of_cell)
-            yield ended
+            yield replace(ended, has_company=self.workers > 1 and not task.is_alone)
             if ended.exit_kind is ExitKind.INTERRUPTED:
                 raise KeyboardInterrupt
 

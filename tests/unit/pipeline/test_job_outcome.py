@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import sysconfig
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exporter
+from exporter.core.text import memory_limit_message
 from exporter.jobs import Announcement, JobFolder
 from exporter.pipeline.engine import ExitKind
-from exporter.pipeline.supervisor import Verdict, evaluate_job, read_log_tail, restrict_job
+from exporter.pipeline.supervisor import (
+    Verdict,
+    evaluate_job,
+    may_succeed_alone,
+    read_log_tail,
+    restrict_job,
+)
 from exporter.records.record import CellId, Record, Stage, Status
 from tests.unit.pipeline.builders import announcement, job, outcome, spec
 
@@ -265,3 +273,34 @@ def test_a_full_disk_is_in_the_message(tmp_path: Path) -> None:
     reason = "OSError: [Errno 28] No space left on device"
     expected_message = f"the worker exited with code 1 while at convert: {reason}"
     assert {record.message for record in dead.records.values()} == {expected_message}
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "seconds", "expected"),
+    [
+        (ExitKind.SIGNAL, signal.SIGKILL, 1.0, True),
+        (ExitKind.SIGNAL, signal.SIGSEGV, 1.0, False),
+        (ExitKind.TIMEOUT, 0, 1.0, True),  # of wall time
+        (ExitKind.TIMEOUT, 0, 61.0, False),  # of CPU time
+        (ExitKind.SILENCE, 0, 1.0, False),
+    ],
+    ids=["killed", "crash", "wall time", "CPU time", "silence"],
+)
+def test_what_may_succeed_alone(
+    ended: ExitKind, code: int, seconds: float, *, expected: bool
+) -> None:
+    result = outcome(JOB, ended, code, announcement(CELLS[:1]), seconds)
+    record = evaluate_job(result, {}).records[CELLS[0]]
+    beside = replace(result, has_company=True)
+    assert may_succeed_alone(beside, record) is expected
+    assert not may_succeed_alone(result, record), "it was alone"
+
+
+def test_a_limit_of_the_manifest_is_no_matter_of_other_jobs() -> None:
+    limited = job(Path("/nowhere/tiny"), spec(memory=1 << 30))
+    result = replace(outcome(limited, ExitKind.EXITED), has_company=True)
+    message = f"{memory_limit_message(1 << 30)}: at load"
+    record = Record(cell=limited.cells()[0], status=Status.KILLED, message=message)
+    assert not may_succeed_alone(result, record)
+    other = record.model_copy(update={"message": "the worker was killed by SIGKILL"})
+    assert may_succeed_alone(result, other)

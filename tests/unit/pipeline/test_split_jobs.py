@@ -209,6 +209,36 @@ def test_a_part_that_is_killed_alone_has_the_status_killed(project: Manifest) ->
     assert log.statuses()["tiny/19/cpu"] == "killed"
 
 
+def test_killed_models_run_again_alone_after_the_others(tmp_path: Path) -> None:
+    """The machine has less memory than all workers together need."""
+    models = [spec(name, opsets=(18,)) for name in ("a", "b", "c")]
+
+    def die_beside_others(of: Job) -> JobResult:
+        return killed(of) if len(engine.tasks) < 3 else worker()(of)
+
+    engine = FakeEngine(die_beside_others, workers=2)
+    of = manifest(tmp_path, *models)
+    _, log = export(of, engine)
+    order = [(task.job.spec.id, task.is_alone) for task in engine.tasks]
+    assert order == [("a", False), ("b", False), ("c", False), ("a", True), ("b", True)]
+    records = key_by_text(read_results(of).by_cell())
+    assert {record.status for record in records.values()} == {Status.PASS}
+    problem = "the worker was killed (SIGKILL, most often for its memory) while at convert"
+    assert records["a/18/cpu"].notes == (f"ran again alone: beside other workers, {problem}",)
+    assert records["c/18/cpu"].notes == ()
+    assert log.notes[0] == f"a: 1 cell will run again alone: beside other workers, {problem}"
+
+
+def test_a_model_that_is_also_killed_alone_is_red_and_says_so(tmp_path: Path) -> None:
+    engine = FakeEngine(killed, workers=2)
+    of = manifest(tmp_path, spec("a", opsets=(18,)), spec("b", opsets=(18,)))
+    export(of, engine)
+    assert len(engine.tasks) == 4
+    record = key_by_text(read_results(of).by_cell())["a/18/cpu"]
+    assert record.status is Status.KILLED
+    assert record.notes[0].startswith("ran again alone: beside other workers, the worker")
+
+
 def test_every_killed_cell_of_a_part_is_retried_alone(project: Manifest) -> None:
     engine, _, records = build(project, killed, killed, worker("new"), force=True)
     assert sorted(opsets(engine)[-1]) == list(OPSETS)
