@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
 from exporter.manifest.syntax.runtimes import RUNTIMES
+from exporter.runtimes.cuda_messages import describe_cuda_failure
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
@@ -203,6 +205,8 @@ _CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : ")
 
 
 def format_runtime_message(text: str, path: Path) -> str:
-    """Return the first line of a message."""
+    """Return the first line of a message, or what CUDA reports in it."""
+    if failure := describe_cuda_failure(text, os.environ):
+        return failure
     lines = [line for line in text.replace(f"{path.parent}/", "").splitlines() if line.strip()]
     return redact(join_lines(_CODE.sub("", lines[0])), limit=_MAX_LENGTH) if lines else ""

@@ -119,10 +119,15 @@ class Device(DeviceKeys):
 
     @property
     def provider_settings(self) -> dict[str, dict[str, str]]:
-        """The options of its providers: those of every proof, and then its own."""
-        common = {name: PROVIDER_SETTINGS.get(name, {}) for name in self.providers}
-        names = dict.fromkeys((*common, *self.provider_options))
-        return {n: {**common.get(n, {}), **self.provider_options.get(n, {})} for n in names}
+        """The options of its providers: those of every proof, and then its own.
+
+        `"default"` leaves an option to the provider.
+        """
+        tables = {}
+        for name in dict.fromkeys((*self.providers, *self.provider_options)):
+            options = {**PROVIDER_SETTINGS.get(name, {}), **self.provider_options.get(name, {})}
+            tables[name] = {key: value for key, value in options.items() if value != "default"}
+        return tables
 
     @property
     def settings(self) -> str:

@@ -29,6 +29,27 @@ _SESSION_ATTRIBUTES = (
     "intra_op_num_threads",
     "use_deterministic_compute",
 )
+#: Options of providers and sessions, in lower case, under which a run with arrays is not what a
+#: program does -> the reason. A value of 0 switches the first four off.
+_UNPROVABLE = {
+    **dict.fromkeys(
+        (
+            "enable_cuda_graph",
+            "trt_cuda_graph_enable",
+            "nv_cuda_graph_enable",
+            "enablegraphcapture",
+        ),
+        "a captured graph returns nothing from the second run on unless a program binds inputs "
+        "and outputs at fixed addresses; remove it: the graph runs the same kernels",
+    ),
+    **dict.fromkeys(
+        (
+            *("user_compute_stream", "has_user_compute_stream"),
+            *("gpu_external_alloc", "gpu_external_free", "gpu_external_empty_cache"),
+        ),
+        "its value is an address in the memory of one process; remove it",
+    ),
+}
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
 
@@ -172,6 +193,14 @@ def _find_option_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
             hint = hint or '; a config entry contains a dot: "session.set_denormal_as_zero"'
             message = f"no option of a session has the name {quote(name)}{hint}"
             yield f"session_options/{name}", message
+    for kind, options in (
+        ("session_options", table.session_options),
+        *((f"provider_options/{name}", each) for name, each in table.provider_options.items()),
+    ):
+        for name, value in options.items():
+            reason = _UNPROVABLE.get(name.rpartition(".")[2].lower())
+            if reason and str(value).lower() not in ("0", "false", "default"):
+                yield f"{kind}/{name}", f"cannot be proved: {reason}"
     for provider in table.provider_options:
         if provider not in table.providers:
             hint = suggest_nearest(provider, table.providers) or "; add it to `providers`"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import Project, load_project
+from exporter.manifest import Device, Project, load_project
 from tests.unit.manifest.projects import make_project
 
 MANIFEST = """format = 1
@@ -131,6 +131,32 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
             'the device has no provider "CUDA"; add it to `providers`',
         ),
         (
+            (
+                "[tool.exporter.devices.gpu]\nruntime = 'onnxruntime'\n"
+                "providers = ['CUDAExecutionProvider']\n"
+                "provider_options.CUDAExecutionProvider.enable_cuda_graph = '1'\n"
+            ),
+            4,
+            "cannot be proved: a captured graph returns nothing from the second run on",
+        ),
+        (
+            (
+                "[tool.exporter.devices.gpu]\nruntime = 'onnxruntime'\n"
+                "session_options.'ep.webgpuexecutionprovider.enableGraphCapture' = true\n"
+            ),
+            3,
+            "cannot be proved: a captured graph returns nothing",
+        ),
+        (
+            (
+                "[tool.exporter.devices.gpu]\nruntime = 'onnxruntime'\n"
+                "providers = ['CUDAExecutionProvider']\n"
+                "provider_options.CUDAExecutionProvider.user_compute_stream = '94839'\n"
+            ),
+            4,
+            "cannot be proved: its value is an address",
+        ),
+        (
             "[tool.exporter.devices.old]\nruntime = 'openvino'\nstrict = true\n",
             3,
             "is only valid for onnxruntime, not for openvino; remove it",
@@ -147,3 +173,24 @@ def test_a_problem_has_its_line(settings: str, line: int, message: str, tmp_path
         load(tmp_path, settings)
     texts = [str(problem) for problem in raised.value.problems]
     assert any(f"pyproject.toml:{line}" in text and message in text for text in texts), texts
+
+
+def test_an_option_that_is_switched_off_or_left_to_the_provider_is_valid(tmp_path: Path) -> None:
+    settings = """
+[tool.exporter.devices.gpu]
+runtime = "onnxruntime"
+providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+provider_options.CUDAExecutionProvider = { enable_cuda_graph = false, use_tf32 = "default" }
+"""
+    load(tmp_path, settings)
+    device = Device(
+        name="gpu",
+        runtime="onnxruntime",
+        providers=("CUDAExecutionProvider", "CPUExecutionProvider"),
+        provider_options={
+            "CUDAExecutionProvider": {"enable_cuda_graph": "0", "use_tf32": "default"}
+        },
+    )
+    assert device.provider_settings["CUDAExecutionProvider"] == {"enable_cuda_graph": "0"}
+    assert "NVIDIA_TF32_OVERRIDE=0" in device.settings
+    assert "use_tf32" not in device.settings
