@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dis
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
 import torch
 
@@ -28,6 +26,7 @@ from exporter.worker.inputs.input_sets import (
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
+from exporter.worker.process.followed_code import find_blindness, follow_code
 from exporter.worker.reference.eager_run import BufferSnapshot, count_weights, run_model
 from exporter.worker.torch_private import internals
 
@@ -57,23 +56,20 @@ class _Path:
     """Whole numbers in the functions and modules: branches change near them."""
     has_failed: bool = False
 
-    def enter(self, frame: FrameType, *_: object) -> Callable[..., Any] | None:
-        """Follow a function of the model; functions of libraries run without a trace."""
+    def enter(self, frame: FrameType) -> bool:
+        """Follow a function of the model; functions of libraries are not followed."""
         if not find_model_file(frame.f_code.co_filename, self.root):
-            return None
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            return False
         owner = frame.f_locals.get("self")
         attributes = vars(owner).values() if isinstance(owner, torch.nn.Module) else ()
         numbers = (each for each in (*frame.f_code.co_consts, *attributes) if type(each) is int)
         self.constants.update(each for each in numbers if 1 < each <= _LARGEST_CONSTANT)
-        return self.follow
+        return True
 
-    def follow(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+    def add(self, code: CodeType, offset: int) -> None:
         """Add the instruction that a function of the model executes next."""
-        if event == "opcode":
-            self.instructions.add((frame.f_code, frame.f_lasti))
-            self.order = hash((self.order, id(frame.f_code), frame.f_lasti))
-        return self.follow
+        self.instructions.add((code, offset))
+        self.order = hash((self.order, id(code), offset))
 
     @property
     def has_branch(self) -> bool:
@@ -98,6 +94,8 @@ def choose_branches(
     `is_warned`, `is_boolean`: Whether the file has one of several branches by sizes, by values.
     `has_draws`: Whether the file has the branches of its example on values.
     """
+    if blindness := find_blindness():
+        return (), (), (f"branches were not searched, because {blindness}",)
     further: tuple[dict[str, int], ...] = ()
     draws: tuple[InputSet, ...] = ()
     unproved: tuple[str, ...] = ()
@@ -219,16 +217,12 @@ def _follow(context: ExportContext, chosen: InputSet | Mapping[str, int]) -> _Pa
     if not isinstance(chosen, InputSet):
         chosen = create_size_set(context.spec, chosen)
     inputs = draw_inputs(context.spec, chosen, context.root)
-    buffers, previous = BufferSnapshot(context.model), sys.gettrace()
-    sys.settrace(path.enter)
     try:
-        with buffers:
+        with BufferSnapshot(context.model), follow_code(path.enter, path.add):
             outputs = run_model(context.model, context.spec, inputs)
     except Failure:
         path.has_failed = True
     else:
         leaves = internals.tree_leaves(outputs)
         path.order = hash((path.order, *(tuple(leaf.shape) for leaf in leaves)))
-    finally:
-        sys.settrace(previous)
     return path

@@ -1,0 +1,37 @@
+"""Branches of a model are searched, or the record says why they are not."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from exporter.records.record import UNPROVED_PREFIX, Record, Status
+from exporter.worker.process import followed_code
+from tests.traps.branches import BRANCHES
+from tests.traps.prove import make_record
+
+(BYTES,) = (trap for trap in BRANCHES if trap.name == "branch for the bytes of a tensor")
+
+
+def list_texts(record: Record) -> list[str]:
+    """Return why branches of the record were not searched."""
+    start = f"{UNPROVED_PREFIX}branches were not searched, because "
+    return [note.removeprefix(start) for note in record.notes if note.startswith(start)]
+
+
+def test_a_branch_is_found_without_a_warning_of_the_tracer(tmp_path: Path) -> None:
+    record = make_record(BYTES, tmp_path / "trap")
+    assert record.status is Status.FAIL
+    assert not list_texts(record)
+
+
+def test_a_record_says_that_python_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_trace", "_monitor"):
+        monkeypatch.setattr(followed_code, name, lambda *_: nullcontext())
+    record = make_record(BYTES, tmp_path / "trap")
+    assert record.status is Status.PASS
+    assert list_texts(record) == ["this Python does not report the instructions of a known example"]
