@@ -158,6 +158,7 @@ def run_plan(
             stored, lambda record: record.cell in planned and validator.is_valid(record)
         )
         decisions = decide(plan, stored, validator, options)
+        folder.require_written((*(each.cell for each in decisions.to_run), *decisions.hits))
         models = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
         # Before stale records are replaced by those of the store.
         costs = estimate_costs({model: stored.get_model(model).by_cell for model in models})

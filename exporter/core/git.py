@@ -97,6 +97,15 @@ def diff_files(
     return {name: text for name, text in texts.items() if text}
 
 
+def list_tracked_files(folder: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files of a folder in git's index, relative to it; none outside of a repository."""
+    try:
+        names = Git(folder, environment).try_run("ls-files", "-z", "--", ".")
+    except (ExporterError, OSError):
+        return ()
+    return tuple(filter(None, (names or "").split("\0")))
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """The git command in a folder."""

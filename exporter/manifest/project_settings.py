@@ -12,6 +12,7 @@ from typing import Any
 from exporter.core.device_name import SEPARATOR, DeviceName
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
+from exporter.manifest.build_setting import find_build_problem
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
 )
@@ -127,6 +128,10 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         table=settings.defaults,
         broken={str(key[1]): each for key, each in removed.items() if key[:-1] == ("defaults",)},
     )
+    is_set = "build" in settings.model_fields_set
+    if is_set and (problem := find_build_problem(settings.build, root)):
+        message = f"{quote(settings.build)} {problem}; name a folder of its own"
+        source.add_problem(("build",), message)
     return ProjectSettings(project=project, layer=layer, file=file)
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from exporter.cache.code_blocks import BLOCKS, find_changed_block
 from exporter.cache.fingerprint import is_transient
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import (
     CELL_LIMIT,
     NESTED_PREFIX,
@@ -31,6 +31,12 @@ from exporter.core.text import pluralize
 from exporter.jobs import Announcement, Job, JobFolder, Reference, write_json
 from exporter.manifest import Project
 from exporter.manifest.loader import RESERVED_IDS
+from exporter.pipeline.written_files import (
+    find_foreign_path,
+    is_checksummed,
+    require_written,
+    write_list,
+)
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import CellId, Record, Status
 
@@ -98,12 +104,13 @@ class BuildFolder:
         """Lock the folder and move results of killed runs aside, for `list_abandoned`.
 
         Raises:
-            ExporterError: ENVIRONMENT, if another run has the lock, or a symlink or a file has the
-                path of a folder.
+            ExporterError: ENVIRONMENT, if another run has the lock, a symlink or a file has the
+                path of a folder, or a file of another program has the name of one of an export.
         """
         _refuse_symlink(self.path)
-        # Each model's folder and records; the rest follows when it is replaced.
         make_accessible(self.path, is_recursive=False)
+        self._refuse_other_files()
+        # Each model's folder and records; the rest follows when it is replaced.
         for path in self.path.iterdir() if self.path.is_dir() else ():
             if not path.is_symlink():
                 make_accessible(path, is_recursive=False)
@@ -125,7 +132,7 @@ class BuildFolder:
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
             remove_unfinished_files(self.path)
-            self.remove_misplaced_folders()
+            self.remove_misplaced_folders()  # only empty ones exist
             _refuse_symlink(self._private)
             _refuse_symlink(self._killed)
             self._keep_killed_runs()
@@ -155,8 +162,54 @@ class BuildFolder:
         with lock:
             yield
 
+    def _refuse_other_files(self) -> None:
+        """Raise an error if something has a name that an export writes, but is of no export.
+
+        The first run creates the lock, so the names are free before it, and afterwards its own.
+        """
+        # A copy, as of an artifact of CI, may lack hidden files.
+        is_known = (self.path / ".lock").is_file() or is_checksummed(self.results)
+        names = RESERVED_IDS - {"repro"}  # that command looks into each of its folders
+        for path in (*(self.path / name for name in sorted(names)), self._private, self._killed):
+            is_misplaced = bool(path.suffix) and path.is_dir() and not path.is_symlink()
+            if any(path.iterdir()) if is_misplaced else not is_known and os.path.lexists(path):
+                _refuse_symlink(path)
+                fix = "move it away, or name another folder as `build` in [tool.exporter]"
+                message = f"{path}: was not written by an export; {fix}"
+                raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+    def require_written(self, cells: Iterable[CellId]) -> None:
+        """Raise an error if the folder of a model contains a file that no export wrote.
+
+        Raises:
+            ExporterError: ENVIRONMENT with a problem for each such folder.
+        """
+        problems: list[Problem] = []
+        for path in dict.fromkeys(self.cell_folder(cell).path for cell in cells):
+            try:
+                require_written(path)
+            except ExporterError as error:
+                problems += error.problems
+        if problems:
+            raise ExporterError(ExitCode.ENVIRONMENT, problems)
+
+    def find_foreign_path(self, folder: Path) -> Path | None:
+        """Return the first path in the folder of a model or a part that no export wrote.
+
+        Another folder, which is inside one of them, has none.
+        """
+        if folder.parent == self.path:
+            name = find_foreign_path(folder)
+            return None if name is None else folder / name
+        if folder.parent.parent != self.path or not folder.parent.name.startswith("."):
+            return None
+        part = BuildFolder(folder)
+        paths = (path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+        others = (part.find_foreign_path(p) for p in paths if p.name not in RESERVED_IDS)
+        return next(filter(None, others), None)
+
     def remove_misplaced_folders(self) -> None:
-        """Remove folders that a model created in place of files of the program."""
+        """Remove folders that a model created in this run in place of files of the program."""
         for path in (self.path / name for name in RESERVED_IDS):
             if path.suffix and path.is_dir() and not path.is_symlink():
                 remove_folder(path)
@@ -198,10 +251,13 @@ class BuildFolder:
         """Rename `fresh` to `build/<model>` and remove the previous folder.
 
         Raises:
-            ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
+            ExporterError: ENVIRONMENT, if `build/<model>` is a symlink, or contains a file that no
+                export wrote.
         """
         final = self.model_folder(model).path
         _refuse_symlink(final)
+        require_written(final)
+        write_list(fresh.path, model)
         # mkdtemp creates a folder that only its owner can read.
         fresh.path.chmod(0o755)
         if not final.exists():
@@ -220,9 +276,6 @@ class BuildFolder:
         except BaseException:
             old.rename(final)
             raise
-        if not old.is_dir():
-            old.unlink()  # a file that no export wrote
-            return
         remove_folder(old)
 
 

@@ -112,7 +112,7 @@ def corrupt_files(build: Path, draw: random.Random, count: int) -> None:
         files = [path for path in sorted(build.rglob("*")) if path.is_file()]
         chosen = [path for path in files if path.suffix in SUFFIXES]
         path = draw.choice([path for path in chosen if path.name != "results.json"])
-        draw.choice(ON_FILES)(path, draw)
+        draw.choice([act for act in ON_FILES if act is not folder])(path, draw)
 
 
 def _acts(path: Path) -> tuple[Callable[[Path, random.Random], None], ...]:

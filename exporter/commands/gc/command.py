@@ -149,7 +149,9 @@ def _clean_remote(remote: RemoteStore | None, limits: StoreLimits, *, dry_run: b
 
 def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) -> None:
     with build.lock():
-        items = find_garbage(build.path, cells)
+        garbage = find_garbage(build.path, cells)
+        foreign = {item: build.find_foreign_path(item.path) for item in garbage}
+        items = [item for item in garbage if foreign[item] is None]
         if not dry_run:
             for item in items:
                 remove_garbage(item)
@@ -157,6 +159,9 @@ def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) 
         (item.path.relative_to(build.path.parent).as_posix(), format_bytes(item.size), item.reason)
         for item in items
     )
+    for path in filter(None, foreign.values()):
+        name = path.relative_to(build.path.parent).as_posix()
+        print_line(f"{name}: stays, since no export wrote it; remove it yourself")
     size = sum(item.size for item in items)
     print_line(_format_removed(len(items), "item", size, dry_run=dry_run))
 

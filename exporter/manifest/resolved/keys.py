@@ -363,7 +363,8 @@ def _check_command(value: str) -> str:
 
 def _check_folder(value: str) -> str:
     parts = value.split("/")
-    if not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value):
+    is_outside = not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value)
+    if is_outside or ".git" in map(str.lower, parts):
         raise unexpected_value('a folder inside the project, such as "out/build"', value)
     return value
 

@@ -32,7 +32,6 @@ from tests.unit.pipeline.builders import (
     export,
     finish,
     finish_with,
-    job,
     manifest,
     outcome,
     read_results,
@@ -132,20 +131,13 @@ def test_a_job_that_removes_its_folder_before_it_writes_runs_once(tmp_path: Path
     assert len(engine.tasks) == 1
 
 
-@pytest.mark.parametrize("is_during_run", [False, True])
-def test_a_folder_in_place_of_the_results_is_replaced(tmp_path: Path, is_during_run: bool) -> None:
-    project = manifest(tmp_path)
-
+def test_a_folder_that_a_model_creates_in_place_of_the_results_is_replaced(tmp_path: Path) -> None:
     def create_folders(of: Job) -> JobResult:
         for name in ("results.json", "stamps.json"):
             (Path(of.build) / name / "inner").mkdir(parents=True)
         return finish(of)
 
-    if not is_during_run:
-        create_folders(
-            job(tmp_path / "before", spec()).model_copy(update={"build": str(tmp_path / "build")})
-        )
-    results, _ = export(project, FakeEngine(create_folders if is_during_run else finish))
+    results, _ = export(manifest(tmp_path), FakeEngine(create_folders))
     assert set(results.values()) == {"pass"}
     assert not (tmp_path / "build/stamps.json").is_dir()
 

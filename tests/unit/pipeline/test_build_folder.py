@@ -57,6 +57,7 @@ def test_folders_of_a_killed_run_with_records_are_kept(tmp_path: Path) -> None:
         left = tmp_path / ".work" / name
         left.parent.mkdir(parents=True)
         left.write_text("half")
+    (tmp_path / ".lock").touch()
     build = BuildFolder(tmp_path)
     with build.lock():
         assert [path.name for path in build.list_abandoned()] == ["tiny-def"]
@@ -71,7 +72,10 @@ def test_a_new_folder_replaces_all_files_of_a_model(tmp_path: Path) -> None:
             fresh = build.create_folder("tiny")
             (fresh.path / name).write_text(name)
             build.replace_model("tiny", fresh)
-    assert [path.name for path in build.model_folder("tiny").path.iterdir()] == ["new"]
+    assert {path.name for path in build.model_folder("tiny").path.iterdir()} == {
+        "new",
+        "written.json",
+    }
 
 
 def test_a_failed_rename_puts_the_old_folder_back(
@@ -267,6 +271,11 @@ def test_other_files_with_the_names_of_private_ones(tmp_path: Path, name: str, k
     else:
         path.symlink_to(elsewhere)
     bad = {(".lock", "folder"), (".lock", "link"), (".work", "link"), (".killed", "link")}
+    if name != ".lock" and (name, kind) != ("shard.json", "folder"):  # an empty folder is no loss
+        with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|was not written)"):
+            lock_and_leave(build)
+        assert not (build / ".lock").exists()
+        (build / ".lock").touch()  # from here on the names are those of exports
     if (name, kind) in bad:
         with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|cannot be)"):
             lock_and_leave(build)

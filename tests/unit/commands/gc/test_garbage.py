@@ -304,3 +304,24 @@ def test_a_removed_toolchain_is_garbage(tmp_path: Path) -> None:
     # The records there are of the device `cpu`, which belongs to another folder.
     records = {f".toolchains/old/tiny/records/{opset}.cpu.json" for opset in (17, 18)}
     assert items == {".toolchains/gone", *records}
+
+
+def test_folders_with_files_of_the_user_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    build = tmp_path / "build"
+    for name in ("old", "mine", ".toolchains/gone/tiny", ".rehearsals/one/tiny"):
+        make_model_folder((build / name).parent, Path(name).name)
+    shutil.copytree(build / "old", build / "backup")
+    for name in ("mine", ".toolchains/gone/tiny", ".rehearsals/one"):
+        (build / name / "notes.txt").write_text("precious")
+    (build / ".lock").touch()
+    assert run(["gc", "--root", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert not (build / "old").exists()
+    for name in ("mine", ".toolchains/gone/tiny", ".rehearsals/one"):
+        assert (build / name / "notes.txt").read_text() == "precious"
+        assert f"build/{name}/notes.txt: stays, since no export wrote it" in output
+    assert (build / "backup/17.onnx").exists()
+    assert "build/backup: stays, since no export wrote it" in output
