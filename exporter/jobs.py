@@ -50,6 +50,11 @@ class Job(FrozenModel):
     device_parts: dict[str, dict[str, str]] = Field(default_factory=dict)
     """The parts of the fingerprints for each device, by its name."""
 
+    @property
+    def kernels(self) -> Path:
+        """The folder of the kernels that drivers and compilers keep for all jobs of the build."""
+        return Path(self.build) / ".kernels"
+
     def make_fingerprint(self, cell: CellId) -> dict[str, str]:
         return self.fingerprint | {"device": "", **self.device_parts.get(cell.device, {})}
 

@@ -37,6 +37,15 @@ _SEMANTIC = (
 CACHES = frozenset({"TORCH_HOME", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"})
 #: Variables that forbid downloads. A model that reads a file of a cache depends on them, too.
 OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})
+#: Folders in which a driver or a compiler keeps kernels for itself. Each new kernel changes files
+#: there that each process reads. A worker gets folders of this tool, whose files are no
+#: dependencies. In the folders of the user, a file may be a weight of a model.
+KERNEL_CACHES = (
+    "CUDA_CACHE_PATH",
+    "PYTORCH_KERNEL_CACHE_PATH",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+)
 #: Names of secrets. No key contains the values of those that a project lists.
 _SECRETS = ("*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_KEY", "*_KEY_*", "*APIKEY*")
 #: The user and the password in a URL.

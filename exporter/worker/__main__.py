@@ -11,6 +11,7 @@ import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch se
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
+from exporter.processes.environment import KERNEL_CACHES
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
 
 #: Characters of a folder for temporary files. The path of a socket may have 107 characters, and
@@ -35,6 +36,11 @@ def main() -> int:
         temporary.mkdir(exist_ok=True)
         # Files of other programs are no dependencies, and a model's own files do not remain.
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
+    # Inside the sandbox, no file outlives the job.
+    kernels = job.kernels if job.sandbox == "none" else temporary
+    for name in KERNEL_CACHES:
+        (kernels / name).mkdir(parents=True, exist_ok=True)  # PyTorch creates no folder
+        os.environ[name] = str(kernels / name)
     if job.sandbox == "landlock":
         from exporter.worker.process import landlock
 

@@ -178,6 +178,7 @@ class JobOutput:
         ignored = (
             self.folder.path,
             self.folder.temporary,
+            self.job.kernels,
             *(path.parents[1] for path in sorted(interpreters)),
         )
         text = record.to_json() if record.status is Status.PASS else None
