@@ -193,12 +193,17 @@ class JobOutput:
         # A cell that fails without the package runs again if it is installed.
         names = ("transformers",) if self.spec.generate else ()
         needed = {name: read_loaded_state(name, self.root) for name in names}
+        advice = list(record.advice)
+        if names and record.status.is_red:
+            release = import_plugin("generate", "work").describe_release()
+            advice += [release] if release not in record.message else []
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "notes": (
                     *record.notes,
                     *(() if record.advice else self._list_withheld(is_failure=False)),
                 ),
+                "advice": tuple(advice),
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
                 "packages": {

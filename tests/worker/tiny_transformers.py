@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+#: The name of the cache among arguments and results: "past_key_values" before release 5.24.
+CACHE = "cache"
+
 
 class GenerationConfig:
     def __init__(self, **values: Any) -> None:
@@ -53,15 +56,16 @@ class PreTrainedModel(nn.Module):
         input_ids: Tensor,
         position_ids: Tensor,
         attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        **states: Cache,
     ) -> dict[str, Any]:
+        assert {*states} <= {CACHE}
         hidden, layers = self.tokens(input_ids) + self.positions(position_ids), []
         for index, part in enumerate(self.parts):
             query, keys, values = (
                 each.unflatten(-1, (2, 8)).transpose(1, 2) for each in part(hidden).chunk(3, -1)
             )
-            if past_key_values is not None:
-                past = past_key_values.layers[index]
+            if states:
+                past = states[CACHE].layers[index]
                 keys, values = torch.cat([past.keys, keys], 2), torch.cat([past.values, values], 2)
             layers.append(Layer(keys, values))
             shape = (query.shape[2], keys.shape[2])
@@ -70,7 +74,7 @@ class PreTrainedModel(nn.Module):
                 mask = mask & attention_mask[:, None, None].bool()
             scores = (query @ keys.mT).masked_fill(~mask, -1e9).softmax(-1) @ values
             hidden = hidden + scores.transpose(1, 2).flatten(2)
-        return {"logits": hidden @ self.tokens.weight.T, "past_key_values": Cache(layers)}
+        return {"logits": hidden @ self.tokens.weight.T, CACHE: Cache(layers)}
 
     def run_greedily(
         self, input_ids: Tensor, steps: int, attention_mask: Tensor | None = None
@@ -83,9 +87,9 @@ class PreTrainedModel(nn.Module):
             positions = (mask.cumsum(-1) - 1).clamp(0)[:, -ids.shape[1] :]
             calls.append({"input_ids": ids, "position_ids": positions})
             calls[-1] |= {} if mask.all() else {"attention_mask": mask}
-            calls[-1] |= {"past_key_values": cache} if cache else {}
+            calls[-1] |= {CACHE: cache} if cache else {}
             returned = self(**calls[-1])
-            cache, mask = returned["past_key_values"], nn.functional.pad(mask, (0, 1), value=1)
+            cache, mask = returned[CACHE], nn.functional.pad(mask, (0, 1), value=1)
             logits.append(returned["logits"][:, -1])
             ids = logits[-1].argmax(-1, keepdim=True)
         return calls, logits

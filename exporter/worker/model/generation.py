@@ -25,11 +25,14 @@ from exporter.worker.process.setup import apply_state, use_seed
 
 _PACKAGE = "transformers"
 #: The releases with which the tests ran; the exporters of others can have other calls.
-_TESTED_RELEASES = ("5.23",)
+_TESTED_RELEASES = ("5.23", "5.24")
 _TESTED = f"'{_PACKAGE}=={_TESTED_RELEASES[-1]}.*'"
+#: The argument and the result with the cache: its name since 5.24, and the one before.
+_CACHE_NAMES = ("cache", "past_key_values")
 #: A tensor of a layer of the cache, and the kinds that are inputs: others are scalars of a window.
 _LAYER = re.compile(
-    r"(?:input\.|output\.)?past_key_values\.(\w+_attention_cache\.)?layers\.(\d+)\.(\w+)"
+    rf"(?:input\.|output\.)?(?:{'|'.join(_CACHE_NAMES)})"
+    r"\.(\w+_attention_cache\.)?layers\.(\d+)\.(\w+)"
 )
 _ATTENTIONS = {"self_attention_cache.": "decoder.", "cross_attention_cache.": "encoder."}
 _KINDS = {"keys": "key", "values": "value"}
@@ -48,6 +51,29 @@ class Loop:
     """The inputs of the first step, by the names of the contract."""
     request: Mapping[str, Any]
     """The arguments of `generate` for the same tokens; empty for a loop of another model."""
+
+
+@contextmanager
+def wrap_calls(stage: Stage) -> Iterator[None]:
+    """Convert every exception to a `Failure`; each one names a release that is not tested."""
+    try:
+        with wrap_errors(stage):
+            yield
+    except Failure as failure:
+        advice = describe_release()
+        if advice not in failure.message:  # of a call inside
+            failure.message += f"; {advice}"
+            failure.args = (failure.message,)
+        raise
+
+
+def describe_release() -> str:
+    """Return the name of an installed release that is not tested with the fix; "" if it is."""
+    state = "is not installed"
+    with suppress(PackageNotFoundError):
+        state = f"{version(_PACKAGE)} is not tested"
+    is_tested = any(f" {each}." in f" {state}" for each in _TESTED_RELEASES)
+    return "" if is_tested else f"{_PACKAGE} {state}: install {_TESTED}"
 
 
 # `transformers.exporters` runs `generate` and records the calls of the model. The recorded call is
@@ -114,7 +140,8 @@ class GeneratorPart(torch.nn.Module):
                 parts = _decompose(*self.generator, prompt)
                 (_, first), (_, second) = parts["prefill"], parts["decode"]
                 masks = {name: prompt[name] for name in prompt if name == "attention_mask"}
-                call = {**second, **first, **masks, "past_key_values": second["past_key_values"]}
+                cache = _find_cache(second)
+                call = {**second, **first, **masks, cache: second[cache]}
                 tensors = _name_tensors(call)
                 given = {self._rename(name, "past_key_values"): t for name, t in tensors.items()}
                 inputs = {item.name: given[item.name] for item in spec.inputs}
@@ -145,9 +172,19 @@ def _utils() -> Any:
 
 
 def _name_tensors(value: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors by their path: `past_key_values.layers.0.keys`."""
+    """Return the tensors by their path: `cache.layers.0.keys`."""
     named: dict[str, torch.Tensor] = _utils().get_leaf_tensors(value)
     return named
+
+
+def _find_cache(values: Mapping[str, Any]) -> str:
+    """Return the name of the cache among the arguments of a call, or among its results."""
+    # The results of 5.24 have the earlier name, too, with a warning, so the later one is the first.
+    for name in _CACHE_NAMES:
+        if name in values:
+            return name
+    message = f"`generate`: none of {join_names([*values])} is a cache: {join_names(_CACHE_NAMES)}"
+    raise Failure(Stage.SOURCE, message, status=Status.FAIL)
 
 
 def _limit(value: Any, shapes: _Shapes) -> Any:
@@ -162,6 +199,7 @@ def _limit(value: Any, shapes: _Shapes) -> Any:
     return value
 
 
+@wrap_calls(Stage.SOURCE)
 def select_part(model: object, spec: ModelSpec, generate: Generate) -> GeneratorPart:
     """Return the part that the entry names, with the inputs and outputs of its interface.
 
@@ -169,7 +207,7 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
         Failure: Stage `source`, if the model does not generate, or if the part has other inputs or
             outputs than the interface.
     """
-    with wrap_calls(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
+    with use_seed(spec.seed), torch.no_grad():
         if problems := list(_find_token_problems(_require_generator(model), generate)):
             message = f"`generate` of the model has {join_names(problems)}; correct the entry, or "
             message += "the `generation_config` of the model"
@@ -268,22 +306,6 @@ def _rename_values(graph: ir.Graph, model: GeneratorPart) -> None:
             graph.register_initializer(value)
 
 
-@contextmanager
-def wrap_calls(stage: Stage) -> Iterator[None]:
-    """Convert every exception to a `Failure`, which names another release than the tested ones."""
-    try:
-        with wrap_errors(stage):
-            yield
-    except Failure as failure:
-        state = "is not installed"
-        with suppress(PackageNotFoundError):
-            state = f"{version(_PACKAGE)} is not tested"
-        if failure.__cause__ and not any(f" {each}." in f" {state}" for each in _TESTED_RELEASES):
-            failure.message += f"; {_PACKAGE} {state}: install {_TESTED}"
-            failure.args = (failure.message,)
-        raise
-
-
 def require_package() -> None:
     """Raise a failure of the stage `source` if the installed transformers has no exporters."""
     with wrap_calls(Stage.SOURCE):
@@ -300,16 +322,15 @@ class _PartOfPair(torch.nn.Module):
 class _DecoderOfPair(_PartOfPair):
     """Calls an encoder-decoder with the cache of its encoder, whose states are not used again."""
 
-    def forward(self, past_key_values: Any, **call: Any) -> dict[str, Any]:
-        keys = past_key_values.cross_attention_cache.layers[0].keys
+    def forward(self, **call: Any) -> dict[str, Any]:
+        name = _find_cache(call)
+        keys = call[name].cross_attention_cache.layers[0].keys
         states = keys.new_zeros(keys.shape[0], keys.shape[2], self.model.config.hidden_size)
         outputs = importlib.import_module(f"{_PACKAGE}.modeling_outputs")
         encoded = outputs.BaseModelOutput(last_hidden_state=states)
-        returned = self.model(
-            **call, encoder_outputs=encoded, past_key_values=past_key_values, use_cache=True
-        )
-        cache = returned.past_key_values.self_attention_cache
-        return {"logits": returned.logits, "past_key_values": {"self_attention_cache": cache}}
+        returned = self.model(**call, encoder_outputs=encoded, use_cache=True)
+        cache = returned[name].self_attention_cache
+        return {"logits": returned.logits, name: {"self_attention_cache": cache}}
 
 
 class _EncoderOfPair(_PartOfPair):
@@ -318,8 +339,9 @@ class _EncoderOfPair(_PartOfPair):
     def forward(self, **call: Any) -> dict[str, Any]:
         rows = call[self.model.main_input_name].shape[0]
         token = torch.zeros(rows, 1, dtype=torch.int64)  # no key of the encoder depends on it
-        cache = self.model(**call, decoder_input_ids=token, use_cache=True).past_key_values
-        return {"past_key_values": {"cross_attention_cache": cache.cross_attention_cache}}
+        returned = self.model(**call, decoder_input_ids=token, use_cache=True)
+        name = _find_cache(returned)
+        return {name: {"cross_attention_cache": returned[name].cross_attention_cache}}
 
 
 def _build_part(
@@ -336,17 +358,17 @@ def _build_part(
     parts = _decompose(model, prompt, multi_token_decode=is_long and not is_pair)
     module, call = parts["decode"][0], dict(parts["decode"][1])
     if is_pair:
-        module, cache = _DecoderOfPair(model), call["past_key_values"]
+        module, cache = _DecoderOfPair(model), _find_cache(call)
         for each in ("use_cache", "return_dict", "encoder_outputs"):
             call.pop(each)
         if is_long:
             call["decoder_input_ids"] = call["decoder_input_ids"].repeat(1, 2)
         if name == ENCODER:
             module = _EncoderOfPair(model)
+            expected = {cache: {"cross_attention_cache": call[cache].cross_attention_cache}}
             call = {each: prompt[each] for each in prompt if each != "decoder_input_ids"}
             actual = _name_tensors(module(**call))
-            cache = {"past_key_values": {"cross_attention_cache": cache.cross_attention_cache}}
-            for each, tensor in _name_tensors(cache).items():
+            for each, tensor in _name_tensors(expected).items():
                 if not torch.allclose(actual[each], tensor, rtol=1e-4, atol=1e-4):
                     message = f"`generate` has another {each} than the encoder of its inputs"
                     raise Failure(Stage.SOURCE, message, status=Status.FAIL)
@@ -360,13 +382,14 @@ def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str,
     return parts
 
 
+@wrap_calls(Stage.SOURCE)
 def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
     """Return the inputs and outputs of each part; one run for each axis shows its dimensions.
 
     Raises:
         Failure: Stage `source`, if `generate` does not support the model with a cache.
     """
-    with wrap_calls(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
+    with use_seed(spec.seed), torch.no_grad():
         tokens = _read_special_tokens(_require_generator(model))
         model = _simplify_generation(model)
         require_package()

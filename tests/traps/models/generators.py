@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
@@ -40,9 +41,14 @@ def _change_mask(kind: str, mask: Tensor, ids: Tensor, end: int) -> Tensor:
             return mask
 
 
+def _find_cache(call: Mapping[str, Any]) -> Any:
+    """Return the cache, whose argument has another name since transformers 5.24."""
+    return call["cache" if "cache" in call else "past_key_values"]
+
+
 def _change_call(model: Any, kind: str, call: dict[str, Any]) -> None:
     """Change the call of an export, so that the file has one of the usual mistakes."""
-    positions, caches = call["position_ids"], call["past_key_values"].layers
+    positions, caches = call["position_ids"], _find_cache(call).layers
     (rows, length), past = positions.shape, caches[0].keys.shape[2]
     end = model.config.eos_token_id
     call["attention_mask"] = _change_mask(kind, call["attention_mask"], call["input_ids"], end)
@@ -113,7 +119,7 @@ class LimitedGPT2(transformers.GPT2LMHeadModel):
     @wraps(transformers.GPT2LMHeadModel.forward)  # `generate` reads the parameters
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         returned = super().forward(*args, **kwargs)
-        if kwargs["past_key_values"].get_seq_length() < 10:
+        if _find_cache(kwargs).get_seq_length() < 10:
             returned["logits"] = returned["logits"] + 1
         return returned
 
@@ -162,7 +168,7 @@ class ChangedBart(transformers.BartForConditionalGeneration):
         if is_exporting() and self.kind == "mirrored":
             kwargs["attention_mask"] = kwargs["attention_mask"].flip(1)
         if is_exporting() and self.kind == "swapped":
-            for layer in kwargs["past_key_values"].cross_attention_cache.layers:
+            for layer in _find_cache(kwargs).cross_attention_cache.layers:
                 layer.keys, layer.values = layer.values, layer.keys
         return super().forward(*args, **kwargs)
 

@@ -25,7 +25,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         load_model_twice(spec, ROOT)
     assert caught.value.stage is Stage.SOURCE
     assert caught.value.message.endswith(
-        "; transformers_that_is_missing is not installed: install 'transformers==5.23.*'"
+        "; transformers_that_is_missing is not installed: install 'transformers==5.24.*'"
     )
 
 
@@ -48,19 +48,22 @@ def test_with_a_release_without_exporters(monkeypatch: pytest.MonkeyPatch, tmp_p
         require_package()
     assert caught.value.stage is Stage.SOURCE
     assert caught.value.message.endswith(
-        "; old_package 5.2.0 is not tested: install 'transformers==5.23.*'"
+        "; old_package 5.2.0 is not tested: install 'transformers==5.24.*'"
     )
 
 
-@pytest.mark.parametrize(("release", "is_tested"), [("5.23.1", True), ("5.230.0", False)])
+@pytest.mark.parametrize(
+    ("release", "is_tested"), [("5.23.1", True), ("5.24.0", True), ("5.230.0", False)]
+)
 def test_an_error_names_a_release_that_is_not_tested(
     monkeypatch: pytest.MonkeyPatch, release: str, *, is_tested: bool
 ) -> None:
     monkeypatch.setattr(generation, "version", lambda _: release)
     with pytest.raises(Failure) as caught, wrap_calls(Stage.SOURCE):
         torch.missing_call()
-    advice = "; transformers 5.230.0 is not tested: install 'transformers==5.23.*'"
+    advice = "; transformers 5.230.0 is not tested: install 'transformers==5.24.*'"
     assert caught.value.message == str(caught.value)
     assert caught.value.message.endswith(advice) is not is_tested
-    with pytest.raises(Failure, match=r"^wrong prompt$"), wrap_calls(Stage.SOURCE):
+    with pytest.raises(Failure) as caught, wrap_calls(Stage.SOURCE), wrap_calls(Stage.SOURCE):
         raise Failure(Stage.SOURCE, "wrong prompt")
+    assert caught.value.message == str(caught.value) == f"wrong prompt{'' if is_tested else advice}"

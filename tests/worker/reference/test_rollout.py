@@ -35,12 +35,16 @@ SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
 RED = r"^rollout: prompt 2 x 5, step \d has other logits than `generate`, .*; correct `feeds`$"
 
 
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=["cache", "past_key_values"])
+def cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of the cache in a release of the package."""
     for name in ("tiny", "tiny.exporters.utils"):
         monkeypatch.setitem(sys.modules, name, tiny_transformers)
+    monkeypatch.setattr(tiny_transformers, "CACHE", request.param)
     monkeypatch.setattr(generation, "_PACKAGE", "tiny")
+    monkeypatch.setattr(generation, "version", lambda _: "5.24.0")
     monkeypatch.setattr(generation, "require_package", lambda: None)
+    return str(request.param)
 
 
 def test_a_model_that_generates_needs_the_key(tmp_path: Path) -> None:
@@ -86,23 +90,32 @@ def test_a_model_with_pictures_names_its_parts(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("is_hybrid", [True, False])
 def test_a_model_with_other_states_is_named(
-    monkeypatch: pytest.MonkeyPatch, *, is_hybrid: bool
+    monkeypatch: pytest.MonkeyPatch, cache: str, *, is_hybrid: bool
 ) -> None:
     def keep(layer: tiny_transformers.Layer, keys: torch.Tensor, values: torch.Tensor) -> None:
-        cache = {"keys": keys, "values": values} if is_hybrid else {}
-        vars(layer).update(cache, conv_states=[keys[:, 0, :1]])
+        others = {"keys": keys, "values": values} if is_hybrid else {}
+        vars(layer).update(others, conv_states=[keys[:, 0, :1]])
 
     def run(model: PreTrainedModel, *_: object, **__: object) -> dict[str, object]:
         layers = [tiny_transformers.Layer(*torch.zeros(2, 2, 2, 5, 8)) for _ in range(2)]
-        return {"logits": torch.zeros(2, 5, 64), "past_key_values": tiny_transformers.Cache(layers)}
+        return {"logits": torch.zeros(2, 5, 64), cache: tiny_transformers.Cache(layers)}
 
     monkeypatch.setattr(tiny_transformers.Layer, "__init__", keep)
     monkeypatch.setattr(PreTrainedModel, "forward", run)
-    message = (
-        r"`generate`: PreTrainedModel has input\.past_key_values\.layers\.0\.conv_states\.0, .*"
-    )
+    message = rf"`generate`: PreTrainedModel has input\.{cache}\.layers\.0\.conv_states\.0, .*"
     with pytest.raises(Failure, match=f"{message}; only a cache of keys and values is known"):
         measure_interface(PreTrainedModel(), SPEC)
+
+
+def test_a_newer_release_with_another_name_of_the_cache_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiny_transformers, "CACHE", "states")
+    monkeypatch.setattr(generation, "version", lambda _: "5.25.0")
+    with pytest.raises(Failure, match=r"has input\.states\.layers\.0\.keys, ") as caught:
+        measure_interface(PreTrainedModel(), SPEC)
+    advice = "; tiny 5.25.0 is not tested: install 'transformers==5.24.*'"
+    assert caught.value.message.endswith(f", and an entry for it{advice}")
 
 
 TWO_ENDS = SimpleNamespace(bos_token_id=1, eos_token_id=[2, 7], pad_token_id=5)
