@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
+import venv
 from email import message_from_bytes
 from pathlib import Path
 
@@ -72,3 +74,53 @@ def test_a_new_folder_becomes_a_gated_and_published_matrix(installed: Path, tmp_
     assert "E-axis-fixed" in run("-m", "exporter", "guide", "E-axis-fixed")
     assert '"models"' in run("-m", "exporter", "schema")
     assert (tmp_path / "reports/index.html").stat().st_size > 10_000
+
+
+#: A program of a user, and a mistake in it that only its types reveal.
+PROGRAM = """import os
+from pathlib import Path
+
+from exporter.api import ExportOptions, Manifest, Selection, load_project, plan
+
+
+def count_cells_to_run(root: Path) -> int:
+    manifest: Manifest = load_project(root)
+    options = ExportOptions(selection=Selection(patterns=("net/18",)))
+    return len(plan(manifest, options, os.environ).decisions.to_run)
+"""
+MISTAKE = "\n\nload_project('a folder')\n"
+
+
+@pytest.fixture(scope="module")
+def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Python with the wheel and its dependencies, and without the checkout."""
+    folder = tmp_path_factory.mktemp("python")
+    venv.create(folder)
+    paths = {"base": str(folder), "platbase": str(folder)}
+    place = Path(sysconfig.get_path("purelib", "venv", paths))
+    # Python does not read the .pth files of a folder that a .pth file names.
+    (place / "wheel.pth").write_text(f"{installed}\n{sysconfig.get_path('purelib')}\n")
+    return folder / "bin/python"
+
+
+def check_types(python: Path, folder: Path, sources: dict[str, str]) -> str:
+    """Return the report of `mypy --strict` about the files of a project."""
+    for name, source in sources.items():
+        (folder / name).write_text(source)
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python)]
+    command += ["--cache-dir", str(python.parent), *sources]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return result.stdout + result.stderr
+
+
+def test_the_wheel_has_the_types_of_the_public_interface(python: Path, tmp_path: Path) -> None:
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.S)
+    sources = {f"example_{i}.py": example for i, example in enumerate(examples)}
+    assert len(sources) >= 3  # a runtime, a report file and a command
+    report = check_types(python, tmp_path, {"program.py": PROGRAM, **sources})
+    assert report == f"Success: no issues found in {1 + len(sources)} source files\n"
+
+
+def test_a_mistake_in_the_use_of_the_interface_is_found(python: Path, tmp_path: Path) -> None:
+    report = check_types(python, tmp_path, {"program.py": PROGRAM + MISTAKE})
+    assert 'Argument 1 to "load_project" has incompatible type "str"; expected "Path"' in report
