@@ -47,7 +47,7 @@ BENCHMARKS: dict[str, Callable[..., Section]] = {
 _HEAD = """\
 # Benchmarks
 
-Written by `nox -s bench`, each section by the benchmark that it is named for. Each was measured
+The session `bench` writes each section by the benchmark that it is named for. Each was measured
 against its rival in the same run; seconds depend on the machine, ratios less so.
 
 """

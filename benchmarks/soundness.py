@@ -34,7 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     chosen = list(_choose_models(options))
     if not chosen:
-        print("no sound model is selected; change `--models`, or run `nox -s zoo` before `--zoo`")
+        print(
+            "no sound model is selected; change `--models`, or run `benchmarks.zoo` before `--zoo`"
+        )
         return 2
     cells = reds = 0
     start = time.monotonic()

@@ -15,7 +15,7 @@ from exporter.report.formats import escape_inline, format_code
 _HEAD = """\
 # Operators
 
-Written by `nox -s operators`. {calls} calls of {operators} ATen operators, from the samples of
+Written by the session `operators`. {calls} calls of {operators} ATen operators, from the samples of
 torch's own tests, were exported at two opsets by each exporter. Each file ran in ONNX Runtime and
 was compared with PyTorch. Up to four calls of a function were selected, which differ in their
 arguments. Not compared: {random} samples with random results, and {other} with several operators

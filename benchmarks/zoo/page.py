@@ -22,7 +22,7 @@ _LONGEST = 240
 _HEAD = """\
 # The zoo
 
-Written by `nox -s zoo -- --page`. Each model is a known architecture with small, seeded weights.
+The session `zoo -- --page` writes it. Each model is a known architecture with seeded weights.
 Its contract is the one an expert would write: masks, padding and dynamic axes. The program exports
 and proves each cell. An independent judgement runs the file on other inputs next to PyTorch. If a
 cell is red, files of plain `torch.onnx.export` calls are judged too: without gradients, with them,

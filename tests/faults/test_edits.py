@@ -2,8 +2,8 @@
 
 The edits change code, weights, links, folders, variables and the search path.
 
-`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed. All runs share
-the fork servers, which load torch once.
+The session `faults` is the long form, which sets `FAULTS=long`. It prints the counts. All runs
+share the fork servers, which load torch once.
 """
 
 from __future__ import annotations

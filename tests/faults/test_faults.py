@@ -1,6 +1,6 @@
 """Run the real engine and fork server with workers that die and parents that are killed.
 
-`nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed.
+The session `faults` is the long form, which sets `FAULTS=long`. The counts are printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """After random edits of random code, a result that counts as current equals that of a new run.
 
 Each run is a fork that imports a random project and calls it, with the trackers of a real worker,
-and without torch. `nox -s faults` is the long form: it sets `FAULTS=long`.
+and without torch. The session `faults` is the long form: it sets `FAULTS=long`.
 """
 
 from __future__ import annotations

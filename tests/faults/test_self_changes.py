@@ -2,7 +2,7 @@
 
 A model that starts threads of Python is no part of it, because no process with threads can fork.
 
-`nox -s faults` is the long form, which sets `FAULTS=long`: all changes at all moments.
+The session `faults` is the long form, which sets `FAULTS=long`: all changes at all moments.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
     if find_spec("transformers") is None:
         assert export.returncode == 1
         assert export.stdout.count("transformers is not installed: install") == 2, export.stdout
-        pytest.skip("transformers is not installed; run `nox -s zoo -- --generators`")
+        pytest.skip("transformers is not installed; see `zoo` of benchmarks/noxfile.py")
     assert {record.status for record in cells.values()} == {Status.PASS}, export.stdout
     checks = {each.check: each for each in cells["llama/18/cpu"].checks}
     assert checks["rollout"].metrics["steps"] == 3 * 32
@@ -157,7 +157,7 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
 
 def test_add_writes_the_entry_and_the_interface(project: Path) -> None:
     if find_spec("transformers") is None:
-        pytest.skip("transformers is not installed; run `nox -s zoo -- --generators`")
+        pytest.skip("transformers is not installed; see `zoo` of benchmarks/noxfile.py")
     written = (project / "manifests/llama.interface.toml").read_text()
     for path in (project / "manifests").glob("*.toml"):
         path.unlink()
@@ -177,7 +177,7 @@ def test_add_writes_the_entry_and_the_interface(project: Path) -> None:
 
 def test_add_writes_an_encoder_and_a_decoder_of_a_folder(project: Path) -> None:
     if find_spec("transformers") is None:
-        pytest.skip("transformers is not installed; run `nox -s zoo -- --generators`")
+        pytest.skip("transformers is not installed; see `zoo` of benchmarks/noxfile.py")
     for path in (project / "manifests").glob("*.toml"):
         path.unlink()
     save = "import sys, nets; nets.bart().save_pretrained(sys.argv[1])"

@@ -1,8 +1,8 @@
 """The steps that a job shares between opsets do not change a file.
 
 Each file is equal to the file of the public call. By default the test exports two models at one
-opset each. If `PUBLIC=all` is set, as in `nox -s public`, it exports all models at all opsets of
-dynamo.
+opset each. If `PUBLIC=all` is set, as in the session `public`, it exports all models at all opsets
+of dynamo.
 """
 
 from __future__ import annotations

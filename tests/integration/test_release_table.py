@@ -1,6 +1,6 @@
 """The table of ONNX Runtime's releases agrees with the wheels of these releases.
 
-It installs up to 20 releases, so it runs on request only: `nox -s releases`.
+It installs up to 20 releases, so it runs on request only: the session `releases`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def load_around(limits: ReleaseLimits, python: Path, folder: Path) -> dict[tuple
     return {(opset, version): loaded[f"{opset}-{version}"] for opset, version in pairs}
 
 
-@pytest.mark.skipif(os.environ.get("RELEASES") != "all", reason="run `nox -s releases`")
+@pytest.mark.skipif(os.environ.get("RELEASES") != "all", reason="see the session `releases`")
 @pytest.mark.parametrize("release", MINORS, ids=format_release)
 def test_each_release_loads_what_the_table_contains(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, release: tuple[int, int]

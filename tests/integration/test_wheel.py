@@ -114,7 +114,9 @@ def check_types(python: Path, folder: Path, sources: dict[str, str]) -> str:
 
 
 def test_the_wheel_has_the_types_of_the_public_interface(python: Path, tmp_path: Path) -> None:
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.S)
+    examples = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL
+    )
     sources = {f"example_{i}.py": example for i, example in enumerate(examples)}
     assert len(sources) >= 3  # a runtime, a report file and a command
     report = check_types(python, tmp_path, {"program.py": PROGRAM, **sources})

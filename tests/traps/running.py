@@ -27,4 +27,4 @@ def _list_marks(trap: Trap) -> Iterator[pytest.MarkDecorator]:
     if trap.gap:
         yield pytest.mark.xfail(reason=trap.gap, strict=True)
     if trap.package and find_spec(trap.package) is None:
-        yield pytest.mark.skip(reason=f"{trap.package} is not installed; run `nox -s zoo`")
+        yield pytest.mark.skip(reason=f"{trap.package} is not installed; see the session `zoo`")

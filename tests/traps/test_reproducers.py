@@ -1,7 +1,7 @@
 """Each reproducer that a red cell offers reproduces the failure; the others have a reason.
 
 By default one trap of each kind of red and two sound models run. `REPRODUCERS=all` runs all of them
-(`nox -s reproducers`).
+(`nox -f benchmarks/noxfile.py -s reproducers`).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Trap:
     gap: str = ""
     """The reason why the verdict is not right yet, or ""."""
     package: str = ""
-    """The package that it needs in addition; without it, the trap is skipped. See `nox -s zoo`."""
+    """The package that it needs in addition; without it, the trap is skipped. See `zoo`."""
     repaired: tuple[int, int] | None = None
     """The first release of torch that exports the model rightly."""
 

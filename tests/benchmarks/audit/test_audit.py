@@ -1,4 +1,4 @@
-"""The audit of small projects, as `nox -s audit` runs it."""
+"""The audit of small projects, as `nox -f benchmarks/noxfile.py -s audit` runs it."""
 
 from __future__ import annotations
 

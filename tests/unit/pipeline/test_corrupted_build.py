@@ -1,6 +1,6 @@
 """A corrupted build folder: no wrong result is reused, and no run fails.
 
-`nox -s faults` is the long form, which sets `FAULTS=long`.
+The session `faults` is the long form, which sets `FAULTS=long`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """After any edits, an incremental run has the results of a run from nothing.
 
-The edits change each kind of dependency of a record. `nox -s faults` is the long form, which sets
-`FAULTS=long`.
+The edits change each kind of dependency of a record. The session `faults` is the long form, which
+sets `FAULTS=long`.
 """
 
 from __future__ import annotations
