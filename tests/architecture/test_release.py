@@ -50,7 +50,7 @@ def test_the_changelog_of_a_release_is_short_and_alone() -> None:
     """Unreleased entries precede it, until the next release folds them."""
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    released = [each for each in sections if not each.startswith("[Unreleased]")]
+    released = [each for each in sections if not each.startswith("Unreleased\n")]
     assert released[0].startswith(f"[{VERSION}] - ")
     for section in released:
         assert len(section.splitlines()) <= LONGEST_SECTION
