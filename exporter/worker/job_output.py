@@ -24,6 +24,7 @@ from exporter.worker.dependencies.source_files import (
     expand_globs,
 )
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.model.generation import describe_release
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.model_lines import quote_line
@@ -195,7 +196,7 @@ class JobOutput:
         needed = {name: read_loaded_state(name, self.root) for name in names}
         advice = list(record.advice)
         if names and record.status.is_red:
-            release = import_plugin("generate", "work").describe_release()
+            release = describe_release()
             advice += [release] if release not in record.message else []
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
