@@ -92,6 +92,16 @@ class Weights(Scale):
         LIBC.read(native, digit, 1)
         LIBC.close(native)
         super().__init__(factor * float(digit.value))
+
+
+class Remembers(Scale):
+    '''Writes a file of its own in the first run, and reads it in later ones.'''
+
+    def __init__(self):
+        path = Path.home() / ".nv/ComputeCache/own.txt"
+        if not path.exists():
+            path.write_text("2")
+        super().__init__(float(path.read_text()))
 """
 
 
@@ -120,9 +130,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "torchinductor/weight.txt").write_text("1")
     (home / ".triton/cache/weight.bin").write_text("1")
     sources = {"first": "Driver", "second": "Driver", "third": "Compiler", "fourth": "Compiler"}
+    sources |= {"weights": "Weights", "remembers": "Remembers"}
     entries = (
-        format_entry(id, f"nets.py:{source}", y='"batch", 4')
-        for id, source in (*sources.items(), ("weights", "Weights"))
+        format_entry(id, f"nets.py:{source}", y='"batch", 4') for id, source in sources.items()
     )
     manifest = "format = 1\n" + "".join(entries)
     settings = '[tool.exporter]\nstore = "off"\n'
@@ -133,14 +143,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_first_export_keeps_each_result(exported: Path) -> None:
     names = {cell.partition("/")[0] for cell in read_cells(exported)}
-    assert names == {"first", "second", "third", "fourth", "weights"}
-    assert "0 cells to run, 5 to keep" in export(exported, "plan")
+    assert names == {"first", "second", "third", "fourth", "weights", "remembers"}
+    assert "0 cells to run, 6 to keep" in export(exported, "plan")
 
 
 def test_the_caches_of_the_user_remain_as_they_are(exported: Path) -> None:
     home = exported.parent / "home"
     files = {path.name for path in home.rglob("*") if path.is_file()}
-    assert files == {"weight.pt", "weight.npy", "weight.txt", "weight.bin"}
+    assert files == {"weight.pt", "weight.npy", "weight.txt", "weight.bin", "own.txt"}
     # All jobs share the kernels: each of the two drivers is built twice at least.
     for name in FOLDERS:
         folder = exported / "build/.kernels" / name
@@ -160,14 +170,15 @@ def test_kernels_survive_the_garbage_collection(exported: Path) -> None:
         ".cache/torch/kernels/weight.npy",
         "torchinductor/weight.txt",
         ".triton/cache/weight.bin",
+        ".nv/ComputeCache/own.txt",
     ],
 )
-def test_a_changed_weight_in_such_a_folder_makes_its_model_stale(exported: Path, name: str) -> None:
+def test_a_changed_file_in_such_a_folder_makes_its_model_stale(exported: Path, name: str) -> None:
     weight = exported.parent / "home" / name
     content = weight.read_bytes()
     weight.write_bytes(content + b"\0")
     plan = export(exported, "plan")
-    assert "1 cell to run, 4 to keep" in plan
+    assert "1 cell to run, 5 to keep" in plan
     assert f"../home/{name} changed" in plan
     weight.write_bytes(content)
     assert "0 cells to run" in export(exported, "plan")

@@ -118,6 +118,8 @@ class FileAccesses:
     """Those that this process did not only import."""
     written: frozenset[str] = frozenset()
     """Files that the job wrote before it read them."""
+    read_back: frozenset[str] = frozenset()
+    """Those that it read then."""
     tested: tuple[str, ...] = ()
     """Paths whose existence or state was requested."""
     listed: tuple[str, ...] = ()
@@ -206,7 +208,7 @@ class OpenedFiles:
                 key: tuple(dict.fromkeys((*getattr(accesses, key), *getattr(other, key))))
                 for key in keys
             }
-            sets = ("written", "listed_by_project")
+            sets = ("written", "read_back", "listed_by_project")
             merged |= {key: getattr(accesses, key) | getattr(other, key) for key in sets}
             accesses = FileAccesses(**merged)
         return accesses
@@ -221,6 +223,7 @@ class OpenedFiles:
         read: dict[str, None] = {}
         texts: dict[str, None] = {}
         written: set[str] = set()
+        read_back: set[str] = set()
         for access in accesses:
             path = access.path
             if not path:
@@ -230,7 +233,9 @@ class OpenedFiles:
                     listed[path] = None
             elif access.is_write and path not in read:
                 written.add(path)
-            elif not access.is_write and path not in written:
+            elif not access.is_write and path in written:
+                read_back.add(path)
+            elif not access.is_write:
                 read[path] = None
                 if not access.flags & QUIET_FLAG:
                     texts[path] = None
@@ -238,6 +243,7 @@ class OpenedFiles:
             read=tuple(read),
             texts=tuple(texts),
             written=frozenset(written),
+            read_back=frozenset(read_back),
             tested=tuple(path for path in self._tested if path not in read),
             listed=tuple(listed),
             listed_by_project=frozenset(self._listings[Caller.PROJECT]),

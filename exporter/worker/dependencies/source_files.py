@@ -302,6 +302,8 @@ def digest_dependencies(
         collector.add_file(str(file))
     for path in accesses.tested:
         collector.add_test(path)
+    for path in accesses.read_back.intersection(accesses.tested):
+        collector.add_created(path)
     for folder in accesses.searched:
         collector.add_folder(folder, LISTING)
     for folder in accesses.listed:
@@ -411,6 +413,17 @@ class _Collector:
             )
             if resolved is not None and resolved[1] is Group.PROJECT and not is_above:
                 self.add_file(path)
+
+    def add_created(self, path: str) -> None:
+        """Add a file outside of the project that the job created for itself, as it is now.
+
+        The job looked for it before it wrote it, so the next job may only read it.
+        """
+        resolved = self._resolve(path)
+        if resolved is not None and resolved[1] is Group.EXTERNAL:
+            state = read_source_state(Path(resolved[0]))
+            if state not in (MISSING, FOLDER):
+                self._add_external(resolved[0], state)
 
     def add_folder(self, path: str, pattern: str, *, is_own: bool = False) -> None:
         """Add the list of names in a folder; a folder in an archive is represented by the file.

@@ -58,7 +58,7 @@ def test_a_file_is_not_read_if_the_job_wrote_it_first(root: Path) -> None:
         (root / "other.json").write_text("[]")
     accesses = files.list_accesses()
     assert accesses.read == (f"{root}/other.json",)
-    assert accesses.written == {f"{root}/new.json"}
+    assert accesses.written == accesses.read_back == {f"{root}/new.json"}
 
 
 def test_two_may_watch_at_the_same_time(root: Path) -> None:

@@ -59,10 +59,11 @@ def digest(
     *,
     written: frozenset[str] = frozenset(),
     own: frozenset[str] = frozenset(),
+    back: frozenset[str] = frozenset(),
     **used: tuple[str, ...],
 ) -> Dependencies:
     """Return the dependencies of a job in the folder `build/job`."""
-    accesses = FileAccesses(written=written, listed_by_project=own, **used)
+    accesses = FileAccesses(written=written, read_back=back, listed_by_project=own, **used)
     return digest_dependencies(root, since, accesses, ignored=[root / "build/job"])
 
 
@@ -235,6 +236,24 @@ def test_a_file_that_the_job_wrote_first_has_its_last_state(tmp_path: Path) -> N
     (tmp_path / "cache.bin").unlink()
     sources = digest(tmp_path, since, tested=(path,), written=written).sources
     assert "cache.bin" not in {source.file for source in sources}
+
+
+def test_a_file_outside_counts_if_the_job_looked_for_it_and_created_it(tmp_path: Path) -> None:
+    root, file = tmp_path / "project", tmp_path / "own.txt"
+    root.mkdir()
+    since = start_job(root)
+    file.write_text("1")
+    names = frozenset({str(file)})
+
+    def find_state(*tested: str, back: frozenset[str] = names) -> str | None:
+        found = digest(root, since, tested=tested, written=names, back=back)
+        return found.external.get("../own.txt")
+
+    assert find_state(str(file)) == f"file {hash_source(file)}"
+    assert find_state() is None  # each job writes it again
+    assert find_state(str(file), back=frozenset()) is None  # such as a log
+    file.unlink()
+    assert find_state(str(file)) is None
 
 
 def test_listings_contain_all_names_or_modules(tmp_path: Path) -> None:
