@@ -328,3 +328,39 @@ def test_calls_of_a_class_and_of_a_function_become_entries(root: Path) -> None:
     assert f"the entries are for the project {root}" in ran.stderr
     assert not (root / "manifests/linear.toml").exists()
     assert not any((root / "inner").iterdir())
+
+
+REPLAYED = """
+import os
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.layer, self.act = nn.Linear(4, 8), act
+
+    def forward(self, x):
+        return self.act(self.layer(x))
+
+
+torch.manual_seed(7)
+model = Net(lambda x: x * 2).eval()
+if os.path.exists("saves"):
+    torch.save(model.state_dict(), "last.pt")
+torch.onnx.export(model, (torch.zeros(2, 4),), "net.onnx")
+"""
+
+
+def test_an_export_replays_a_script_without_changing_its_files(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(REPLAYED)
+    (tmp_path / "last.pt").write_text("precious")
+    command = ("record", "--yes", "--", sys.executable, "script.py")
+    run_exporter(tmp_path, *command, code=ExitCode.OK)
+    assert "runpy" in (tmp_path / "manifests/models/net.py").read_text()
+    run_exporter(tmp_path, "export", code=ExitCode.OK)
+    (tmp_path / "saves").touch()
+    done = run_exporter(tmp_path, "export", "--force", "--no-store", code=ExitCode.RED)
+    assert "last.pt: the script writes it before its export" in done.stdout
+    assert (tmp_path / "last.pt").read_text() == "precious"

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -70,7 +70,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             load: Callable[..., Any] = torch.jit.load  # torch has no types for it
             model = load(str(folder / spec.source), map_location="cpu")
         else:
-            model = _build_model(spec, folder)
+            model = _build_model(spec, root)
         if isinstance(model, ExportedProgram):
             loaded: Model = captured_models.load_program(model, spec)
             store(loaded)
@@ -115,9 +115,9 @@ def _resolve_device(spec: ModelSpec) -> torch.device:
     return device
 
 
-def _build_model(spec: ModelSpec, folder: Path) -> Any:
+def _build_model(spec: ModelSpec, root: Path) -> Any:
     seed_generators(spec.seed)  # the import builds a model that is an object of the module
-    source = load_attribute(spec.source, folder)
+    source = load_attribute(spec.source, (root / spec.manifest).parent)
     seed_generators(spec.seed)
     if isinstance(source, torch.nn.Module | torch.jit.ScriptFunction | ExportedProgram):
         if spec.init:
@@ -142,7 +142,10 @@ def _build_model(spec: ModelSpec, folder: Path) -> Any:
         parameters = f"{spec.source.rpartition(':')[2]}{signature}"
         message = f"`init` does not fit {parameters}: {error}; change `init` or the parameters"
         raise Failure(Stage.SOURCE, message) from error
-    return source(**spec.init)
+    from exporter.worker.model.replay import is_replay, refuse_writes
+
+    with refuse_writes(root) if is_replay(source) else nullcontext():
+        return source(**spec.init)
 
 
 def prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device) -> Model:
