@@ -26,6 +26,7 @@ from exporter.worker.model import generation
 from exporter.worker.model.generation import measure_interface, select_part
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.rollout import compute_reference, make_loops
+from tests.traps.prove import export
 from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract
@@ -116,6 +117,23 @@ def test_a_newer_release_with_another_name_of_the_cache_is_named(
         measure_interface(PreTrainedModel(), SPEC)
     advice = "; tiny 5.25.0 is not tested: install 'transformers==5.24.*'"
     assert caught.value.message.endswith(f", and an entry for it{advice}")
+
+
+@pytest.mark.parametrize("release", ["5.24.0", "5.25.0"])
+def test_a_red_record_names_a_release_that_is_not_tested(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str
+) -> None:
+    monkeypatch.setattr(generation, "version", lambda _: release)
+    spec = load_decoder(tmp_path / "root")
+    source = "from tests.worker.tiny_transformers import PreTrainedModel as net\n"
+    (tmp_path / "root/manifests/nets.py").write_text(source)
+    assert spec.rollout is not None
+    loop = spec.rollout.model_copy(update={"feeds": TOKENS})
+    spec = spec.model_copy(update={"rollout": loop})
+    (record,) = export(spec, tmp_path / "net", root=tmp_path / "root")
+    assert record.message.endswith("; correct `feeds`")
+    advice = f"tiny {release} is not tested: install 'transformers==5.24.*'"
+    assert record.advice == (() if release == "5.24.0" else (advice,))
 
 
 TWO_ENDS = SimpleNamespace(bos_token_id=1, eos_token_id=[2, 7], pad_token_id=5)
