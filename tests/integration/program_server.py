@@ -67,8 +67,10 @@ class Server:
 
     def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
         self.variables = select_start_variables(environment)
-        # The processes of pytest-xdist have one parent.
-        owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        # The processes of pytest-xdist have one parent. `pytest --cpu` counts the time of a server
+        # for the test that uses it.
+        is_shared = "PYTEST_XDIST_WORKER" in os.environ and "OWN_TEST_SERVERS" not in os.environ
+        owner = os.getppid() if is_shared else os.getpid()
         self.path = name_socket(kind, owner)
         self._process = subprocess.Popen(
             # The product starts its fork server with `-P`, too.
