@@ -42,6 +42,9 @@ PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 #: pytest would run files with few and slow tests last, in one process.
 PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
+#: Without campaigns, and with 25 random examples of a property in place of 100.
+QUICK = ("-m", "not campaign", "--hypothesis-profile", "quick")
+
 #: pytest keeps the test files that it compiled: without them, a process starts 10 s later.
 KEEPS_FILES = {"PYTHONDONTWRITEBYTECODE": ""}
 
@@ -158,13 +161,22 @@ def types(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """Run the unit tests without torch, in a minute; `-- tests/unit/gate` selects."""
     build(session, (), ("unit",))
-    paths = session.posargs or ["tests/unit", "tests/architecture"]
+    paths = session.posargs or [*QUICK, "tests/unit", "tests/architecture"]
     session.run("pytest", *PARALLEL, *paths, env=KEEPS_FILES)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
-    """Run the tests; `-- tests/worker` selects."""
+    """Run the tests in 10 minutes; `-- tests/worker` runs all tests of a folder."""
+    session.env.update(KEEPS_FILES)
+    has_path = any(Path(each.partition("::")[0]).exists() for each in session.posargs)
+    quick = () if has_path else (*QUICK, "tests")
+    run_shared(session, "pytest", *PARALLEL, *quick, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def everything(session: nox.Session) -> None:
+    """Run all tests, campaigns, too; `-- -m "campaign or hypothesis"` runs what `tests` omits."""
     session.env.update(KEEPS_FILES)
     run_shared(session, "pytest", *PARALLEL, *session.posargs)
 

@@ -18,6 +18,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile("quick", settings.get_profile("same"), max_examples=25)
 settings.load_profile("same")
 
 # Modules and tests live until the end: examining them takes a tenth of the time.

@@ -22,7 +22,7 @@ from benchmarks.audit.mutators.conditions import (
 )
 from benchmarks.audit.mutators.draft import Array, Draft
 from benchmarks.audit.mutators.mutants import Mutator
-from tests.benchmarks.audit.models import small
+from benchmarks.tests.audit.models import small
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
 rows (float[batch, seq, 4] x, int64[batch] ids) => (float[batch, seq, 4] y) { y = Exp (x) }

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from benchmarks.audit.mutators.draft import FLOATS, Draft, Patch, apply_patches
-from tests.benchmarks.audit.models import small, with_data_outside
+from benchmarks.tests.audit.models import small, with_data_outside
 
 
 def tensor(draft: Draft, name: str) -> TensorProto:

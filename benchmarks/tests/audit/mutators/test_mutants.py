@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.audit.mutators.mutants import MUTATORS, Mutant, draw_mutants
-from tests.benchmarks.audit.models import small, with_data_outside
+from benchmarks.tests.audit.models import small, with_data_outside
 
 
 def drawn(folder: Path, count: int = 150, seed: int = 0) -> list[Mutant]:

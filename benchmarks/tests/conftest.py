@@ -1,0 +1,3 @@
+"""The settings of all tests hold here, too."""
+
+import tests.conftest  # noqa: F401
