@@ -170,7 +170,7 @@ def tests(session: nox.Session) -> None:
     """Run the tests in 10 minutes; `-- tests/worker` runs all tests of a folder."""
     session.env.update(KEEPS_FILES)
     has_path = any(Path(each.partition("::")[0]).exists() for each in session.posargs)
-    quick = () if has_path else (*QUICK, "tests")
+    quick = () if has_path else QUICK
     run_shared(session, "pytest", *PARALLEL, *quick, *session.posargs)
 
 

@@ -144,6 +144,7 @@ def assert_promised(root: Path, promised: set[str]) -> None:
         assert intact.find_problem(record.artifact) == "", cell
 
 
+@pytest.mark.campaign
 def test_a_killed_report_leaves_only_complete_files(tmp_path: Path) -> None:
     root = make_green_project(tmp_path / "project")
     draw = random.Random(5)

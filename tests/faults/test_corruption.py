@@ -18,7 +18,10 @@ from exporter.core.errors import ExitCode, ExporterError
 from tests.faults import campaign
 from tests.faults.corruption import corrupt
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux forks"),
+]
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 ROUNDS = 300 if IS_LONG else 12

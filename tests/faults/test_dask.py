@@ -54,6 +54,7 @@ def wait_for_journal(cluster: Cluster, lines: int = 1) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.campaign
 def test_hosts_are_killed_and_no_cell_is_lost(tmp_path: Path) -> None:
     result = dask_campaign.run_round(tmp_path, seed=1, models=12, opsets=4, hosts=2, kills=1)
     campaign.print_counts(str(result))
@@ -92,6 +93,7 @@ def test_jobs_run_isolated_and_each_once(tmp_path: Path, cluster: Cluster) -> No
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
 
 
+@pytest.mark.campaign
 def test_a_job_that_ends_two_hosts_is_killed(tmp_path: Path) -> None:
     project = tmp_path / "project"
     campaign.make_project(project, models=3, opsets=2, pause=0.1)
@@ -110,6 +112,7 @@ def test_a_job_that_ends_two_hosts_is_killed(tmp_path: Path) -> None:
     assert any("its unfinished jobs run again on other hosts" in note for note in log.notes)
 
 
+@pytest.mark.campaign
 def test_results_are_kept_if_the_scheduler_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +140,7 @@ def test_results_are_kept_if_the_scheduler_is_lost(
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
 
 
+@pytest.mark.campaign
 def test_a_stopped_host_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +166,7 @@ def test_a_stopped_host_does_not_stop_the_others(
     assert any("does not respond for 5 s; its" in note for note in log.notes)
 
 
+@pytest.mark.campaign
 def test_a_file_may_change_during_the_run(tmp_path: Path, cluster: Cluster) -> None:
     """The shell writes to such a file in `exporter export > export.log`."""
     project = tmp_path / "project"
@@ -185,6 +190,7 @@ def test_a_file_may_change_during_the_run(tmp_path: Path, cluster: Cluster) -> N
     assert log.notes == []
 
 
+@pytest.mark.campaign
 def test_a_pickle_of_a_host_runs_no_code_here(tmp_path: Path) -> None:
     project = tmp_path / "project"
     campaign.make_project(project, models=3, opsets=1)
@@ -203,6 +209,7 @@ def test_a_pickle_of_a_host_runs_no_code_here(tmp_path: Path) -> None:
     assert not (tmp_path / "attacked").exists()
 
 
+@pytest.mark.campaign
 def test_an_interrupt_keeps_finished_cells_and_ends_the_jobs(
     tmp_path: Path, cluster: Cluster
 ) -> None:
@@ -227,6 +234,7 @@ def test_an_interrupt_keeps_finished_cells_and_ends_the_jobs(
     ) - set(finished)
 
 
+@pytest.mark.campaign
 def test_a_red_cell_stops_the_run(tmp_path: Path, cluster: Cluster) -> None:
     project = tmp_path / "project"
     campaign.make_project(project, models=40, opsets=2, pause=0.2)
@@ -239,6 +247,7 @@ def test_a_red_cell_stops_the_run(tmp_path: Path, cluster: Cluster) -> None:
     assert campaign.find_running(cluster.folder) == []
 
 
+@pytest.mark.campaign
 def test_a_cluster_on_this_machine_leaves_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +269,7 @@ def test_a_cluster_on_this_machine_leaves_no_copy(
     assert not list((project / "build/.dask").rglob("shape.json"))
 
 
+@pytest.mark.campaign
 def test_two_clients_use_one_cluster(tmp_path: Path, cluster: Cluster) -> None:
     projects = [tmp_path / name / "project" for name in ("first", "second")]
     for seed, project in enumerate(projects):
@@ -281,6 +291,7 @@ def test_two_clients_use_one_cluster(tmp_path: Path, cluster: Cluster) -> None:
     assert set(count_built(cluster).values()) == {2}
 
 
+@pytest.mark.campaign
 def test_a_host_with_other_packages_is_refused(tmp_path: Path) -> None:
     """The host is as any other, but its state of torch differs."""
     project = tmp_path / "project"

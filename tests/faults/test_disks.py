@@ -78,6 +78,7 @@ class Big(nn.Module):
 MANIFEST = f"format = 1\n{format_entry('big', 'models.py:Big')}"
 
 
+@pytest.mark.campaign
 def test_a_file_for_a_full_disk_is_built_after_space_was_freed(tmp_path: Path) -> None:
     write_project(tmp_path, {"models.py": MODELS, "net.toml": MANIFEST})
     with small_disk(tmp_path / "build", 4000) as disk:
@@ -163,6 +164,7 @@ def test_an_export_keeps_its_results_if_the_reports_cannot_be_written(
     assert "0 cells to run, 2 to keep" in run_exporter(root, "plan").stdout
 
 
+@pytest.mark.campaign
 def test_a_reports_folder_that_is_read_only(project: Path) -> None:
     before = read_files(project / "reports")
     write_results(project, Status.FAIL)
@@ -176,6 +178,7 @@ def test_a_reports_folder_that_is_read_only(project: Path) -> None:
     assert read_files(project / "reports") != before
 
 
+@pytest.mark.campaign
 def test_a_build_folder_that_is_read_only(project: Path) -> None:
     with read_only(project / "build"):
         for command in ("export", "gc"):
@@ -185,6 +188,7 @@ def test_a_build_folder_that_is_read_only(project: Path) -> None:
             assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.campaign
 def test_a_checkout_that_is_read_only_has_the_same_verdicts(project: Path) -> None:
     def read_verdicts() -> list[tuple[int, str]]:
         done = [run_exporter(project, command) for command in ("gate", "check")]
@@ -207,6 +211,7 @@ def ahead(path: Path) -> None:
     os.utime(path, (time.time() + 1e6, time.time() + 1e6))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("stamp", "shift"), [(behind, 86_400), (ahead, -86_400)])
 def test_a_clock_that_jumps_changes_no_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int, stamp: Callable[[Path], None]

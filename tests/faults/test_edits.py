@@ -36,7 +36,10 @@ from tests.faults.lasting_server import LastingStarter, timeless
 from tests.integration.project import format_entry
 from tests.unit.pipeline.builders import BuildLog
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux forks"),
+]
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 SEQUENCES, STEPS = (50, 4) if IS_LONG else (1, 2)

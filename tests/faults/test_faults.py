@@ -96,6 +96,7 @@ def test_a_parent_killed_at_random_loses_at_most_the_announced_cells(tmp_path: P
     )
 
 
+@pytest.mark.campaign
 def test_a_parent_killed_while_two_workers_share_a_model_loses_no_more(tmp_path: Path) -> None:
     built: Counter[str] = Counter()
     draw = random.Random(5)
@@ -138,6 +139,7 @@ def _kill_at_random(root: Path, most: int, draw: random.Random) -> int:
     return most
 
 
+@pytest.mark.campaign
 def test_each_misbehavior_fails_its_own_cell(tmp_path: Path) -> None:
     campaign.make_project(tmp_path, models=len(WAYS) + 2, opsets=2, timeout=2.0)
     ends = {f"m{index:03}/8/cpu": kind for index, kind in enumerate(WAYS)}

@@ -25,7 +25,10 @@ from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.source_files import JobStart, digest_dependencies
 from tests.faults import campaign
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux forks"),
+]
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 PROJECTS, EDITS = (40, 50) if IS_LONG else (2, 12)

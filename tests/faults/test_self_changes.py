@@ -34,7 +34,10 @@ from tests.integration.program_server import describe_workers, make_subprocess
 from tests.integration.project import format_entry, write_project
 from tests.unit.pipeline.builders import BuildLog
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(sys.platform != "linux", reason="Linux forks"),
+]
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 #: TorchScript, and dynamo with and without the version converter's steps.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.features.feature import Feature, Support
 from tests.features.names import DYNAMIC_AXES
@@ -15,7 +17,13 @@ from tests.features.row_differences import differences
 from tests.features.table import FEATURES
 
 
-@pytest.mark.parametrize("feature", [pytest.param(row, id=row.name) for row in FEATURES])
+def list_parameters() -> Iterator[ParameterSet]:
+    """Yield the rows. Those that export document torch, so they are no part of the quick tests."""
+    for row in FEATURES:
+        yield pytest.param(row, id=row.name, marks=() if row.invalid else pytest.mark.campaign)
+
+
+@pytest.mark.parametrize("feature", list_parameters())
 def test_a_row_is_right(feature: Feature, tmp_path: Path) -> None:
     if feature.package and find_spec(feature.package) is None:
         pytest.skip(f"{feature.package} is not installed")
@@ -24,6 +32,7 @@ def test_a_row_is_right(feature: Feature, tmp_path: Path) -> None:
     assert differences(feature, tmp_path / "project") == []
 
 
+@pytest.mark.campaign
 def test_a_row_may_run_by_the_command(tmp_path: Path) -> None:
     # The table contains right rows that run by the command.
     lines = 'outputs = [{ name = "y", shape = ["batch", 5] }]'

@@ -67,6 +67,7 @@ def test_the_first_condition_that_fits_counts() -> None:
         replace(row, verdicts={"<13": SOUND}).right(make_record("net/13/cpu"))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "changes",
     [

@@ -42,6 +42,7 @@ def exported(project: Path) -> subprocess.CompletedProcess[str]:
     return run_exporter(project, "export", *sorted(CELLS), UNCOMPILED)
 
 
+@pytest.mark.campaign
 def test_a_picture_goes_in_and_a_larger_one_comes_out(project: Path, exported: object) -> None:
     image = pytest.importorskip("PIL.Image", reason="the extra `images` is not installed")
     folder, target = project / "manifests" / "super_resolution", project / "large.png"
@@ -56,6 +57,7 @@ def test_a_picture_goes_in_and_a_larger_one_comes_out(project: Path, exported: o
         assert large.size == (3 * width, 3 * height)
 
 
+@pytest.mark.campaign
 def test_one_cell_of_each_example_is_green(
     exported: subprocess.CompletedProcess[str], project: Path
 ) -> None:

@@ -274,6 +274,7 @@ def remove_results(runner: Runner, *artifacts: str) -> None:
         shutil.rmtree(runner.folder / name, ignore_errors=True)
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(900)  # six exports
 def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Runner) -> None:
     assert run_exports(runner) == [0, 0, 0]
@@ -338,6 +339,7 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     assert (runner.artifacts / "tables/build/one/logs").is_dir()
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_the_action_exports_gates_and_comments(runner: Runner) -> None:
     runner.gh_log.with_name("gh.id").write_text("")

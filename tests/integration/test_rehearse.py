@@ -39,6 +39,7 @@ def read_project(root: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.campaign
 def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) -> None:
     before = read_project(exported)
     command = run_exporter(exported, "rehearse", str(wheel), code=1)
@@ -49,11 +50,13 @@ def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) 
     assert read_project(exported) == before
 
 
+@pytest.mark.campaign
 def test_the_message_of_pip_is_printed(exported: Path) -> None:
     command = run_exporter(exported, "rehearse", "no such requirement", code=4)
     assert "Invalid requirement: 'no such requirement'" in command.stderr
 
 
+@pytest.mark.campaign
 def test_a_typo_in_the_selection_installs_nothing(exported: Path, tmp_path: Path) -> None:
     command = run_exporter(exported, "rehearse", "onnx", "--cells", "skaled")
     assert (command.returncode, "did you mean 'scaled'?" in command.stderr) == (3, True)
@@ -67,6 +70,7 @@ def test_results_in_place_are_necessary(tmp_path: Path) -> None:
     assert not (root / "build").exists()
 
 
+@pytest.mark.campaign
 def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", opsets="[9, 17, 18]", good="Good")
     assert run_exporter(root, "export").returncode == 0
@@ -93,6 +97,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"PIP_FIND_LINKS": str(folder), "PIP_NO_INDEX": "1"}
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("requirement", "message"),
     [

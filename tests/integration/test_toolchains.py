@@ -45,6 +45,7 @@ def read_statuses(root: Path) -> dict[str, Status]:
     return {f"{record.cell.model} {record.cell.device}": record.status for record in run.records}
 
 
+@pytest.mark.campaign
 def test_each_toolchain_has_its_own_result(exported: Path) -> None:
     passing = dict.fromkeys(("good cpu", "good cpu@two", "scaled cpu"), Status.PASS)
     assert read_statuses(exported) == {**passing, "scaled cpu@two": Status.ERROR}
@@ -60,6 +61,7 @@ def test_each_toolchain_has_its_own_result(exported: Path) -> None:
     assert re.search(r"\| \[scaled\]\(models/scaled.md\) 🎲 \| ✅ 17 \| \S+ 17 \|", tables), tables
 
 
+@pytest.mark.campaign
 def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
     command = run_exporter(exported, "plan", "*/*/*@two")
     assert command.stdout.splitlines()[0] == "0 cells to run, 2 to keep, 0 to skip"
@@ -68,6 +70,7 @@ def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
     command = run_exporter(exported, "publish", "--initial", "scaled", "dist", code=0)
 
 
+@pytest.mark.campaign
 def test_toolchains_of_one_file_are_compared(exported: Path) -> None:
     results = "build/results.json"
     command = run_exporter(exported, "diff", results, f"{results}@two")
@@ -80,6 +83,7 @@ def test_toolchains_of_one_file_are_compared(exported: Path) -> None:
     assert (command.returncode, command.stdout) == (0, "2 cells, no difference\n")
 
 
+@pytest.mark.campaign
 def test_an_expectation_may_concern_one_toolchain(exported: Path) -> None:
     manifest = exported / "manifests/tiny.toml"
     text = manifest.read_text()

@@ -26,7 +26,9 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", ["README.md", pytest.param("docs/tutorial.md", marks=pytest.mark.campaign)]
+)
 def test_the_blocks_of_a_page_run_and_print_its_outputs(name: str, tmp_path: Path) -> None:
     page = ROOT / name
     compared = 0
@@ -82,6 +84,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.campaign
 def test_the_commands_of_readme_and_recipes_run_in_a_repository(tmp_path: Path) -> None:
     """Blocks without a prompt need a project of the reader; `pip install` is not run."""
     (tmp_path / "export.py").write_text(SCRIPT)

@@ -35,6 +35,7 @@ def find_links(page: str) -> list[str]:
     return [str(target) for target in targets if target]
 
 
+@pytest.mark.campaign
 def test_the_links_of_the_description_work_without_the_checkout(installed: Path) -> None:
     (metadata,) = installed.glob("*.dist-info/METADATA")
     message = message_from_bytes(metadata.read_bytes())
@@ -50,6 +51,7 @@ def test_the_links_of_the_description_work_without_the_checkout(installed: Path)
         assert (ROOT / local).is_file(), link
 
 
+@pytest.mark.campaign
 def test_a_new_folder_becomes_a_gated_and_published_matrix(installed: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
         result = subprocess.run(

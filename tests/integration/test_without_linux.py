@@ -97,6 +97,7 @@ def test_the_verdicts_are_those_with_linux(project: Path, tmp_path: Path) -> Non
     assert files[0] == files[1]
 
 
+@pytest.mark.campaign
 def test_a_change_is_exported_again_and_gated(project: Path, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     shutil.copytree(project, root)
@@ -118,6 +119,7 @@ def test_a_change_is_exported_again_and_gated(project: Path, tmp_path: Path) -> 
     assert (code, "newly red" in output) == (1, True), output
 
 
+@pytest.mark.campaign
 def test_a_proved_file_is_published_and_verified(project: Path) -> None:
     assert run(project, "report")[0] == 0
     assert (project / "reports/COMPATIBILITY.md").is_file()
@@ -127,6 +129,7 @@ def test_a_proved_file_is_published_and_verified(project: Path) -> None:
     assert (code, "1 proved, 0 red" in output) == (0, True), output
 
 
+@pytest.mark.campaign
 def test_a_module_is_proved_in_a_program(project: Path) -> None:
     assert run(project, program="proof.py") == (0, "proved\n")
 
