@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-
+from exporter.core import import_plugin
 from exporter.core.toml_table import read_setting
 from exporter.records.record import Stage
 from exporter.worker.process.failure import Failure

@@ -1,0 +1,1 @@
+"""Programs that measure the exporter; no part of the package."""
