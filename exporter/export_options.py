@@ -11,6 +11,7 @@ from exporter.core.system import count_cores, measure_memory
 from exporter.manifest import Manifest, Project
 from exporter.manifest.resolved.keys import LOCAL
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.changed_cells import find_changed_cells
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.environments import require_own_checkout
@@ -41,6 +42,7 @@ class ExportOptions(BuildOptions):
 
     def open_store(self, project: Project, environment: Mapping[str, str]) -> ExportOptions:
         """Return the options with the store of the project, unless they exclude it."""
+        # 6 ms with the formats of the store, which commands without an export do not need.
         from exporter.store.project_store import open_store
 
         store = open_store(project, environment) if self.use_store else None
@@ -82,10 +84,7 @@ class ExportOptions(BuildOptions):
             }
             plan = _select(plan, red, "no selected cell is red in its last result")
         if revision := self.selection.changed:
-            from exporter.pipeline.changed_cells import find_changed_cells
-
-            find = find_changed_cells
-            plan = _select(plan, *find(manifest, plan, revision, environment))
+            plan = _select(plan, *find_changed_cells(manifest, plan, revision, environment))
         return select_shard(plan, self.shard) if self.shard else plan
 
 
@@ -133,7 +132,7 @@ def make_engine(
     project = select_engine(project, options)
     if project.engine == LOCAL:
         return LocalEngine(jobs, starter, keeps_starter=options.keeps_starter)
-    from exporter.cluster.dask_engine import DaskEngine
+    from exporter.cluster.dask_engine import DaskEngine  # 15 ms, for a cluster only
 
     return DaskEngine(project, environment, on_note, jobs)
 

@@ -2,7 +2,7 @@
 
 The cells of all selected items run in one export before the first item. So they have the verdicts
 and the processes of `exporter export`, also if pytest-xdist divides the items: the first process
-exports, the others wait and read its results. Without the option nothing else is imported.
+exports, the others wait and read its results. Without the option the package is not imported.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from exporter.core.errors import ExporterError
+from exporter.planning import Selection
+from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
     from exporter.manifest import Manifest
@@ -54,7 +58,7 @@ class CellFile(pytest.File):
         Raises:
             CollectError: A manifest cannot be read, so its cells are unknown.
         """
-        from exporter.core.errors import ExporterError
+        # Each run of pytest loads this module; one without the option need not pay 110 ms.
         from exporter.manifest import load_project
         from exporter.planning.plan import make_plan
 
@@ -79,7 +83,7 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail if the cell is red; skip it if it did not run."""
-        from exporter.records.record import Status
+        from exporter.records.record import Status  # 50 ms
 
         outcome = self.config.stash[_OUTCOMES][self.cell]
         if isinstance(outcome, str):
@@ -89,7 +93,7 @@ class CellItem(pytest.Item):
         if outcome.status is Status.XFAIL:
             pytest.xfail(outcome.foreseen or outcome.message)
         if outcome.status.is_red:
-            from exporter.cli.output.tables import describe_failures
+            from exporter.cli.output.tables import describe_failures  # 120 ms
 
             raise CellFailure(describe_failures(self.manifest, [outcome]))
 
@@ -119,12 +123,10 @@ def _export(items: list[CellItem]) -> dict[CellId, Record | str]:
     """Return the record of each cell, or why it has none."""
     from filelock import FileLock
 
+    # 180 ms, as above.
     from exporter.cli.output.line_progress import QuietProgress
-    from exporter.core.errors import ExporterError
     from exporter.export_options import ExportOptions
     from exporter.pipeline.build_folder import BuildFolder
-    from exporter.planning import Selection
-    from exporter.processes.fork_server_client import make_starter
     from exporter.program import export
 
     project = items[0].manifest.project

@@ -27,6 +27,7 @@ from exporter.cli.output.terminal import (
 )
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure, suggest_nearest
 from exporter.core.files import describe_owner
+from exporter.core.import_object import COMMAND_GROUP, PluginError, find_plugins, load_plugin
 from exporter.core.toml_table import find_root
 
 #: The commands by their group in `--help`, with the functions of their modules. Packages add others
@@ -119,8 +120,6 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, by group; those of other packages last."""
-        from exporter.core.import_object import COMMAND_GROUP, find_plugins  # slow
-
         return list(BUILT_IN | find_plugins(COMMAND_GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -133,13 +132,6 @@ class Commands(click.Group):
         if module:
             built_in: click.Command = getattr(importlib.import_module(module), function)
             return built_in
-        from exporter.core.import_object import (
-            COMMAND_GROUP,
-            PluginError,
-            find_plugins,
-            load_plugin,
-        )
-
         if (entry_point := find_plugins(COMMAND_GROUP).get(cmd_name)) is None:
             return None
         try:
@@ -280,7 +272,7 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         for problem in error.problems:
             print_problem(problem)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            from exporter.cli.output.github import report_problems
+            from exporter.cli.output.github import report_problems  # 180 ms with pydantic
 
             report_problems(error.problems, root)
         return error.exit_code

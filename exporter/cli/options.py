@@ -47,6 +47,7 @@ def complete(values: str) -> Callable[[click.Context, click.Parameter, str], lis
     """Return the completion of a value for the shell: `cells`, `tags`, `opsets` or `devices`."""
 
     def list_values(context: click.Context, _: click.Parameter, word: str) -> list[str]:
+        # 110 ms that a no-op does not need.
         from exporter.manifest import load_project
         from exporter.planning.plan import list_cells
 
@@ -147,7 +148,7 @@ def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     Raises:
         ExporterError: NOTHING_SELECTED if the pattern matches no cell or several cells.
     """
-    from exporter.planning.plan import make_plan
+    from exporter.planning.plan import make_plan  # 110 ms that a no-op does not need
 
     plan = make_plan(manifest, Selection(patterns=(pattern,)))
     if len(plan.selected) > 1:

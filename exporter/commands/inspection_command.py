@@ -41,6 +41,7 @@ from exporter.records.baseline import read_baseline
 from exporter.records.record import read_run
 from exporter.report import report_pages
 from exporter.report.pages.model_pages import format_fill
+from exporter.report.report_files import find_merge_error
 from exporter.report.report_paths import ReportPaths
 from exporter.report.rows.cells import group_by_opset
 
@@ -298,8 +299,6 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     build = BuildFolder.from_project(manifest.project)
     if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
         # Another machine wrote the pages.
-        from exporter.report.report_files import find_merge_error  # slow
-
         if problem := find_merge_error(manifest):
             yield f"{manifest.project.reports}: {problem}; run `exporter export`"
         return

@@ -11,6 +11,8 @@ from decimal import ROUND_CEILING, Decimal
 from functools import cache, lru_cache
 from pathlib import Path
 
+from exporter.core.toml_table import read_setting
+
 _PACKAGE = Path(__file__).parents[1]
 #: The name of this package for pip.
 DISTRIBUTION = "onnx-exporter-matrix"
@@ -248,8 +250,6 @@ def read_command(root: Path) -> str:
     Returns:
         The setting, or the default if the settings are invalid: a message must always be printed.
     """
-    from exporter.core.toml_table import read_setting
-
     command = read_setting(root, "command", DEFAULT_COMMAND)
     return command if NAME_PLACEHOLDER in command else DEFAULT_COMMAND
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import tomli
 
+from exporter.core import toml_errors
+
 T = TypeVar("T")
 
 #: The file and the keys of the project's settings.
@@ -53,8 +55,6 @@ def read_toml_table(path: Path) -> TomlTable:
     try:
         return TomlTable(text=text, table=tomli.loads(text))
     except tomli.TOMLDecodeError as error:
-        from exporter.core import toml_errors
-
         message = toml_errors.explain_syntax_error(text, error)
         return TomlTable(
             problem=f"is not valid TOML at column {error.colno}: {message}",

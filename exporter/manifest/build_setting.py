@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from exporter.core.git import list_tracked_files
+
 #: A file in a folder of a model.
 _RESULT = re.compile(r"[^/]+/([0-9]+\.onnx|weights-[0-9a-f]{16}\.\w+)")
 
@@ -25,9 +27,6 @@ def find_build_problem(build: str, root: Path) -> str:
     # With a lock it has been the build folder before, and each run looks for files of others.
     if (folder / ".lock").exists():
         return ""
-    # It starts git, which commands without a new build folder need not import.
-    from exporter.core.git import list_tracked_files
-
     other = _find_other(list_tracked_files(folder, {}))
     return f"contains files that git tracks, such as {other}" if other else ""
 

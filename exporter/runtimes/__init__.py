@@ -11,10 +11,10 @@ raises `RuntimeUnavailable` or `LoadFailure`, and `Session.run` raises `RunFailu
 """
 
 from exporter.runtimes.drivers.driver import Placement
+from exporter.runtimes.runtime_process import start_runtime_processes
 from exporter.runtimes.runtime_registry import (
     import_driver,
     open_session,
-    start_runtime_processes,
 )
 from exporter.runtimes.session import (
     NO_KERNELS,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import onnx
 
@@ -29,6 +28,8 @@ from exporter.runtimes.drivers.driver import (
     to_bits,
 )
 from exporter.runtimes.file_request import make_request
+from exporter.runtimes.load_failure import describe_load_failure
+from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.session import (
     NO_KERNELS,
     Array,
@@ -67,10 +68,7 @@ class DriverSession:
             if device.row.has_releases and failure.kind == "load":
                 row = device.row
                 provider = row.title if row.needs_node else (*device.providers, _CPU)[0]
-                from exporter.runtimes.load_failure import describe_load_failure
-
-                describe = describe_load_failure
-                text = describe(failure.message, path, provider)
+                text = describe_load_failure(failure.message, path, provider)
             message = text or _format_failure(failure, path)
             raise _FAILURES[failure.kind](message) from failure
         self._output_names = self._driver.output_names
@@ -127,29 +125,7 @@ def _load(request: FileRequest, device: Device) -> Driver:
     if request.operators:
         problem = f"kernels in Python cannot be passed to the environment {environment.name}"
         raise DriverFailure("unavailable", problem)
-    process: Driver = _import_processes().RuntimeProcess(
-        request, environment.interpreter, environment.name
-    )
-    return process
-
-
-@cache
-def _import_processes() -> Any:
-    from exporter.runtimes import runtime_process
-
-    return runtime_process
-
-
-def start_runtime_processes(devices: Iterable[Device]) -> None:
-    """Start a process for each environment of the devices, which imports its runtime meanwhile."""
-    if separate := [device for device in devices if device.environment]:
-        _import_processes().start_runtime_processes(separate)
-
-
-def end_runtime_processes() -> None:
-    """Kill the idle processes of environments, if this process has any."""
-    if _import_processes.cache_info().currsize:
-        _import_processes().end_runtime_processes()
+    return RuntimeProcess(request, environment.interpreter, environment.name)
 
 
 def _format_failure(failure: DriverFailure, path: Path) -> str:

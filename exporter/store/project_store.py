@@ -1,4 +1,4 @@
-"""Open the store that the environment or the project selects, and print its use."""
+"""Open the store that the environment or the project selects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import find_git_folder
@@ -21,10 +20,9 @@ from exporter.manifest.resolved.keys import (
 )
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.store import Store, StoreLimits
+from exporter.store.remote_store import RemoteStore
 from exporter.store.store_entry import SigningKey
-
-if TYPE_CHECKING:
-    from exporter.store.remote_store import RemoteStore
+from exporter.store.store_files import open_files
 
 #: The store's folder, its URL or `off`; it overrides the project's setting.
 STORE_VARIABLE = "EXPORTER_STORE"
@@ -83,10 +81,6 @@ def _open_remote(
         ExporterError: MANIFEST if the URL or the key is invalid, ENVIRONMENT if a package is
             missing.
     """
-    # An export without a remote store does not need these modules.
-    from exporter.store.remote_store import RemoteStore
-    from exporter.store.store_files import open_files
-
     if environment.get(STORE_VARIABLE):
         label = f"{STORE_VARIABLE}: {url}"
         try:

@@ -13,6 +13,8 @@ from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
 from exporter.processes.environment import KERNEL_CACHES
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
+from exporter.worker.process import landlock
+from exporter.worker.process.setup import flush_output, limit_memory
 
 #: Characters of a folder for temporary files. The path of a socket may have 107 characters, and
 #: `multiprocessing` adds 32.
@@ -26,8 +28,8 @@ def main() -> int:
     prefer_for_oom_kill()
     ignore_project_bytecode()
     try:
+        # It imports torch and onnx, which may be missing.
         from exporter.worker.job_runner import run_job
-        from exporter.worker.process.setup import flush_output, limit_memory
     except ImportError as error:
         sys.stderr.write(f"the worker cannot start: {error}\n")
         return int(ExitCode.ENVIRONMENT)
@@ -42,8 +44,6 @@ def main() -> int:
         (kernels / name).mkdir(parents=True, exist_ok=True)  # PyTorch creates no folder
         os.environ[name] = str(kernels / name)
     if job.sandbox == "landlock":
-        from exporter.worker.process import landlock
-
         try:
             writable = (Path(job.folder), temporary, Path("/dev"))
             landlock.restrict_process(writable)

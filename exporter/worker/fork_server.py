@@ -33,6 +33,7 @@ from exporter.processes.lifetime import (
     show_memory,
 )
 from exporter.worker.__main__ import main as run_worker
+from exporter.worker.dependencies.packages import preload_states
 from exporter.worker.process.setup import flush_output
 
 _MODULES = ("exporter.worker.job_runner", "onnx.reference", "torch.onnx")
@@ -49,10 +50,7 @@ def preload() -> None:
     ignore_project_bytecode()
     with _no_garbage():
         _import(_MODULES)
-        with contextlib.suppress(ImportError):
-            from exporter.worker.dependencies.packages import preload_states
-
-            preload_states()
+        preload_states()
 
 
 @cache
@@ -63,7 +61,7 @@ def preload_capture() -> None:
         with contextlib.suppress(ImportError):
             import torch
 
-            from exporter.worker.dependencies.packages import preload_states
+            # torch may be missing or broken: the server starts, and the worker reports it.
             from exporter.worker.torch_private.guards import PRIVATE_MODULES
 
             _import(PRIVATE_MODULES)

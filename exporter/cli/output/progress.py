@@ -20,7 +20,7 @@ def observe_progress(*, explain: bool, quiet: bool = False) -> Iterator[BuildObs
     if quiet or not is_terminal():
         yield QuietProgress(explain=explain) if quiet else LineProgress(explain=explain)
         return
-    from exporter.cli.output.live_progress import show_progress
+    from exporter.cli.output.live_progress import show_progress  # 16 ms, for a terminal only
 
     with show_progress(explain=explain) as progress:
         yield progress

@@ -28,6 +28,7 @@ from exporter.records.record import (
     Status,
 )
 from exporter.report.formats import choose_mark
+from exporter.report.pages.templates import render_script
 from exporter.report.rows import failures
 from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import group_by_opset, mask_numbers
@@ -279,8 +280,6 @@ def show_plan(build_plan: BuildPlan) -> None:
 
 def show_findings(**values: object) -> None:
     """Print the `rows` of findings, or those of a `gate`, each with the lines that explain it."""
-    from exporter.report.pages.templates import render_script
-
     for line in render_script("gate.txt", **values).splitlines():
         color, _, text = line.partition("|")
         print_line(text, color=color or None, wraps=text.startswith("    "))

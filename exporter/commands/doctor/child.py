@@ -28,6 +28,7 @@ def import_packages() -> ImportedPackages:
             errors[name] = f"{type(error).__name__}: {error}"
     packages = ImportedPackages(versions=versions, import_errors=errors)
     if "torch" in versions:
+        # It imports torch, which may be missing or crash; the import is a part of the probe.
         from exporter.worker.torch_private.guards import is_known_torch, list_known_versions
 
         update = {"is_known_torch": is_known_torch(), "known_torch": list_known_versions()}
@@ -49,6 +50,7 @@ def probe_device(device: Device) -> str:
     import numpy as np
     from onnx import TensorProto, helper, save
 
+    # It imports onnx, which may be missing; the function that imports packages reports that.
     from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, open_session
 
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y"))

@@ -18,6 +18,7 @@ from exporter.manifest.syntax.values import ExporterName
 from exporter.records.baseline import make_baseline
 from exporter.records.record import Artifact, CellId, Record, RunRecord, Status, format_outcome
 from exporter.report.formats import clean_message
+from exporter.report.pages.templates import render
 from exporter.report.rows.cells import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.rows.gate_rows import build_finding_rows, format_operator_changes
 
@@ -201,8 +202,6 @@ def render_rehearsal(
     Raises:
         ExporterError: MANIFEST, if the template is invalid.
     """
-    from exporter.report.pages.templates import render
-
     return render(
         "rehearsal.md",
         templates,

@@ -15,6 +15,7 @@ from exporter.records.record import RunRecord, Status
 from exporter.report.formats import INITIAL, LEGEND, MARKS, Mark
 from exporter.report.pages import model_pages
 from exporter.report.pages.model_pages import PAGES, TEMPLATE
+from exporter.report.pages.templates import preload, render
 from exporter.report.rows import artifacts, failures, matrix, variants
 from exporter.report.rows.cells import (
     AcceptanceHistory,
@@ -208,8 +209,6 @@ def render_pages(
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
     """
-    from exporter.report.pages.templates import render
-
     history, project = history or AcceptanceHistory(), manifest.project
     by_model = collect_cells(manifest, run)
     page = build_overview(manifest, run, history, by_model)
@@ -227,8 +226,6 @@ def render_pages(
 
 def preload_pages(project: Project) -> None:
     """Load the templates in advance; rendering reports any problem with them."""
-    from exporter.report.pages.templates import preload
-
     for name in (_OVERVIEW_TEMPLATE, TEMPLATE):
         preload(name, Path(project.root) / project.templates, project.style, project.command)
 
@@ -239,8 +236,6 @@ def render_gate(rows: GateRows, project: Project, url: str = "") -> str:
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
     """
-    from exporter.report.pages.templates import render
-
     templates = Path(project.root) / project.templates
     status = {"blocks": Status.FAIL, "pending": Status.XFAIL}.get(rows.level, Status.PASS)
     values = {"gate": rows, "mark": MARKS[status], "url": url}

@@ -28,6 +28,7 @@ from exporter.core.system import find_open_path
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
+from exporter.worker.dependencies.access_tracer import AccessTracer
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.file_access import Access
 
@@ -142,7 +143,7 @@ class OpenedFiles:
 
     def __init__(self, *, trace: bool = False) -> None:
         self._trace = trace
-        self._tracer: Any = None
+        self._tracer: AccessTracer | None = None
         self._accesses: dict[Access, None] = {}
         self._tested: dict[str, None] = {}
         self._listings: dict[Caller, dict[str, None]] = {caller: {} for caller in Caller}
@@ -154,8 +155,6 @@ class OpenedFiles:
         """Record the files that are used inside."""
         _HOOK.install()
         if self._trace:
-            from exporter.worker.dependencies.access_tracer import AccessTracer
-
             self._tracer = AccessTracer.start()
         _HOOK.watchers.append(self)
         try:

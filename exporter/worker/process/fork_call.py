@@ -25,7 +25,8 @@ import torch
 from exporter.core.system import IS_LINUX
 from exporter.processes.child_call import describe_exit
 from exporter.processes.lifetime import CpuLimit, die_with_parent, list_descendants
-from exporter.runtimes.runtime_registry import end_runtime_processes, uses_accelerator
+from exporter.runtimes.runtime_process import end_runtime_processes
+from exporter.runtimes.runtime_registry import uses_accelerator
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.process.setup import dump_stack_at_time_limit, flush_output
 

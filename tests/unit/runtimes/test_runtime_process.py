@@ -36,8 +36,8 @@ from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
 from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
 from exporter.runtimes.drivers.server import read_message, write_message
 from exporter.runtimes.load_figures import measure_file_load
-from exporter.runtimes.runtime_process import RuntimeProcess
-from exporter.runtimes.runtime_registry import DriverSession, end_runtime_processes
+from exporter.runtimes.runtime_process import RuntimeProcess, end_runtime_processes
+from exporter.runtimes.runtime_registry import DriverSession
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'

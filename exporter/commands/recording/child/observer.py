@@ -178,6 +178,7 @@ class _Observer:
     def _describe_export(
         self, signature: inspect.Signature, bound: dict[str, Any]
     ) -> dict[str, Any]:
+        # It imports torch. Python loads this module in each process of the user's command.
         from exporter.commands.recording.child import call_description
 
         call = bound.get("args", ())
@@ -209,6 +210,7 @@ class _Observer:
     def _describe_model(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any = None
     ) -> dict[str, Any]:
+        # They import torch, as above.
         from exporter.commands.recording.child import call_description, construction
 
         content = call_description.describe_call(
@@ -261,6 +263,7 @@ class _Observer:
         if self._depth:
             return
         with suppress(Exception):
+            # It imports torch, as above.
             from exporter.commands.recording.child.call_description import list_tensors
 
             call = (type(module), *(tuple(each.shape) for each in list_tensors((args, kwargs))))
