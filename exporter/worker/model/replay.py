@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from exporter.core import import_plugin
 from exporter.core.toml_table import read_setting
 from exporter.records.record import Stage
+from exporter.worker.process import landlock
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.file_writers import check_native_writers
 
@@ -106,7 +106,7 @@ def refuse_writes(root: Path) -> Iterator[None]:
         # New files directly in a parent of the root would be refused.
         runs = [path for path in guard.private if path.name.startswith((".work", ".record-"))]
         tempfile.tempdir = tempfile.mkdtemp(dir=runs[0] if runs else None)
-    import_plugin("landlock").protect_folder(root, guard.private)
+    landlock.protect_folder(root, guard.private)
     guard.is_active = True
     try:
         with check_native_writers(guard.refuse):

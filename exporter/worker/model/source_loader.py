@@ -26,6 +26,7 @@ from exporter.runtimes.session import Array
 from exporter.worker.model import captured_models
 from exporter.worker.model.generation import require_package
 from exporter.worker.model.mapped_weights import map_weights
+from exporter.worker.model.replay import is_replay, refuse_writes
 from exporter.worker.model.weight_files import load_weights
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
@@ -142,8 +143,6 @@ def _build_model(spec: ModelSpec, root: Path) -> Any:
         parameters = f"{spec.source.rpartition(':')[2]}{signature}"
         message = f"`init` does not fit {parameters}: {error}; change `init` or the parameters"
         raise Failure(Stage.SOURCE, message) from error
-    from exporter.worker.model.replay import is_replay, refuse_writes
-
     with refuse_writes(root) if is_replay(source) else nullcontext():
         return source(**spec.init)
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-from exporter.plugins import landlock
 
+from exporter.worker.process import landlock
 from tests.integration.project import run_python
 
 HEAD = """
