@@ -16,8 +16,8 @@ import time
 import tomllib
 from pathlib import Path
 
-from exporter.environments import EnvironmentDefinition
-from exporter.pipeline.installation import InstallationFailure, install_environment
+from exporter.pipeline.device_environments import InstallationFailure, install_environment
+from exporter.virtual_environments import EnvironmentDefinition
 
 ROOT = Path(__file__).parents[1]
 #: Environments and caches; ignored by git.

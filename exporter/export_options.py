@@ -14,7 +14,7 @@ from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.changed_cells import find_changed_cells
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
-from exporter.pipeline.environments import require_own_checkout
+from exporter.pipeline.required_packages import require_own_checkout
 from exporter.planning import EVERYTHING, Selection
 from exporter.planning.plan import Plan, Shard, make_plan, select_shard
 from exporter.processes import ProcessStarter

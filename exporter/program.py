@@ -29,10 +29,10 @@ from exporter.pipeline.decisions import (
     collect_results,
     decide,
 )
+from exporter.pipeline.device_environments import create_environments
 from exporter.pipeline.engine import Engine, end_jobs
-from exporter.pipeline.environments import require_packages
-from exporter.pipeline.installation import create_environments
 from exporter.pipeline.noop_snapshot import NoopInputs, collect_inputs, read_filesystem_clock
+from exporter.pipeline.required_packages import require_packages
 from exporter.pipeline.schedule import Cost, estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.shard_note import write_shard_note
 from exporter.pipeline.supervisor import Build, BuildObserver, Proof, Supervisor

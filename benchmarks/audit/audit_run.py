@@ -28,7 +28,7 @@ from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, Manifest
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.installation import locate_environments
+from exporter.pipeline.device_environments import locate_environments
 from exporter.records.record import CellId, Record, Status
 from exporter.runtimes.graph_walk import find_needed_names, index_functions
 from exporter.worker.model.kernels import load_kernels

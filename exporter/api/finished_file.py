@@ -15,7 +15,7 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.resolved.keys import NO_STORE
 from exporter.pipeline.engine import LocalEngine
-from exporter.pipeline.environments import require_packages
+from exporter.pipeline.required_packages import require_packages
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning.plan import make_plan
 from exporter.processes import ProcessStarter

@@ -26,7 +26,7 @@ from exporter.core.files import hash_file
 from exporter.core.import_object import SHADOWS
 from exporter.core.system import describe_platform
 from exporter.core.text import DISTRIBUTION
-from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
+from exporter.processes.worker_variables import TORCH_PRIVATE, digest_variables, hash_variable
 
 #: The name of the search path among the packages of a record.
 SEARCH_PATH = "sys.path"

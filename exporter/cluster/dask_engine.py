@@ -50,7 +50,7 @@ from exporter.manifest import Project
 from exporter.manifest.resolved.keys import NO_STORE, is_remote
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task, may_start
-from exporter.processes.environment import list_shared_variables
+from exporter.processes.worker_variables import list_shared_variables
 
 #: Seconds between two looks at the cluster.
 _INTERVAL = 0.5

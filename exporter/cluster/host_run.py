@@ -38,19 +38,19 @@ from exporter.cluster.archives import (
 )
 from exporter.core.errors import ExporterError
 from exporter.core.files import hash_file, remove_folder
-from exporter.environments import find_environment
 from exporter.jobs import Announcement, Job, JobFolder
 from exporter.manifest import Device, RuntimeEnvironment
+from exporter.pipeline.device_environments import InstallationFailure, install_environment
 from exporter.pipeline.engine import JobResult, LocalEngine, Task
-from exporter.pipeline.installation import InstallationFailure, install_environment
-from exporter.processes.environment import list_shared_variables, make_worker_environment
 from exporter.processes.fork_server_client import (
     ProcessStarter,
     WorkerCommand,
     WorkerProcess,
     make_worker_starter,
 )
+from exporter.processes.worker_variables import list_shared_variables, make_worker_environment
 from exporter.records.record import Record
+from exporter.virtual_environments import find_environment
 
 PYTHON_PATH = "PYTHONPATH"
 #: A variable has a value of its own on each host; the workers receive that of the client.

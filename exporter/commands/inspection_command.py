@@ -34,7 +34,7 @@ from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import drop_changed_files, filter_valid_results
-from exporter.pipeline.environments import require_own_checkout
+from exporter.pipeline.required_packages import require_own_checkout
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
 from exporter.records.baseline import read_baseline

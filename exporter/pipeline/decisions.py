@@ -29,15 +29,15 @@ from exporter.cache.fingerprint import (
 from exporter.cache.states import read_tool_parts, read_tool_versions
 from exporter.core.device_name import DeviceName
 from exporter.core.frozen_model import FrozenModel
-from exporter.environments import find_environment
 from exporter.jobs import JobFolder
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import (
     StoredRecords,
 )
-from exporter.pipeline.environments import locate_environment
+from exporter.pipeline.device_environments import locate_environment
 from exporter.planning.plan import Plan, PlannedCell, apply_expectations
 from exporter.records.record import CellId, Record, RunRecord, Status
+from exporter.virtual_environments import find_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

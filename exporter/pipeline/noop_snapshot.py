@@ -197,8 +197,8 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     from or written to.
     """
     # `load_snapshot` must not import these: they need pydantic, 110 ms.
-    from exporter.environments import STAMP
     from exporter.pipeline.build_folder import BuildFolder
+    from exporter.virtual_environments import STAMP
 
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.from_project(project)
@@ -273,7 +273,7 @@ def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> It
 
 def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
     """Return the states of the packages of each suffix, by the folder of its packages."""
-    from exporter.environments import find_environment  # needs pydantic, 40 ms
+    from exporter.virtual_environments import find_environment  # needs pydantic, 40 ms
 
     packages: dict[str, dict[str, str]] = {}
     for record in records:

@@ -16,16 +16,16 @@ from pathlib import Path
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.text import join_lines, pluralize
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS
-from exporter.environments import InstalledEnvironment
 from exporter.manifest import Project
 from exporter.manifest.syntax.toml_file import TomlFile, read_toml
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Decisions
-from exporter.pipeline.installation import InstallationFailure, create_environment
+from exporter.pipeline.device_environments import InstallationFailure, create_environment
 from exporter.pipeline.supervisor import Build
 from exporter.planning.plan import PlannedCell
 from exporter.processes.fork_server_client import signal_group
 from exporter.records.record import Record, RunRecord, Status, read_run
+from exporter.virtual_environments import InstalledEnvironment
 
 #: Overrides the store of the project.
 _STORE_VARIABLE = "EXPORTER_STORE"

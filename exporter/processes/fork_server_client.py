@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.core.system import IS_LINUX
-from exporter.processes.environment import make_worker_environment
 from exporter.processes.lifetime import hide_memory, list_descendants
+from exporter.processes.worker_variables import make_worker_environment
 
 WORKER_COMMAND = (sys.executable, "-P", "-m", "exporter.worker")
 

@@ -11,8 +11,8 @@ import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch se
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
-from exporter.processes.environment import KERNEL_CACHES
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
+from exporter.processes.worker_variables import KERNEL_CACHES
 from exporter.worker.process import landlock
 from exporter.worker.process.setup import flush_output, limit_memory
 

@@ -91,7 +91,7 @@ class Server:
 @cache
 def start_server(kind: str) -> Server:
     """Start a server of commands or of workers, unless another process has started it."""
-    from exporter.processes.environment import make_worker_environment
+    from exporter.processes.worker_variables import make_worker_environment
 
     is_worker = kind == "workers"
     return Server(kind, make_worker_environment(_ENVIRONMENT) if is_worker else _ENVIRONMENT)

@@ -9,9 +9,9 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from exporter.environments import STAMP, find_interpreter
 from exporter.manifest import load_settings
 from exporter.records.record import Status
+from exporter.virtual_environments import STAMP, find_interpreter
 from tests.distributions import write_distribution
 from tests.integration.project import (
     MODELS,

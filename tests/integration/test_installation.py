@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.environments import (
+from exporter.pipeline import device_environments
+from exporter.pipeline.device_environments import InstallationFailure, install_environment
+from exporter.virtual_environments import (
     STAMP,
     EnvironmentDefinition,
     find_environment,
     read_shared_packages,
 )
-from exporter.pipeline import installation
-from exporter.pipeline.installation import InstallationFailure, install_environment
 from tests.integration.wheels import write_wheel
 
 # `find_spec("pip")` warns if an earlier test of the process imported distutils, as torch can.
@@ -166,9 +166,9 @@ def test_the_message_of_pip_lists_the_newest_versions_only() -> None:
     versions = ", ".join(f"1.{number}" for number in range(300))
     error = f"ERROR: No version satisfies a==2 (from versions: {versions})"
     message = "No version satisfies a==2 (newest versions: 1.295, 1.296, 1.297, 1.298, 1.299)"
-    assert installation._select_reason(error) == message
+    assert device_environments._select_reason(error) == message
     short = "No version satisfies a==2 (from versions: 1.0, 1.1)"
-    assert installation._select_reason(f"ERROR: {short}") == short
+    assert device_environments._select_reason(f"ERROR: {short}") == short
 
 
 WEB = EnvironmentDefinition(requirements=("npm:onnxruntime-web@1.30",))
@@ -189,7 +189,7 @@ def _write_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: s
     for name, text in programs.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    monkeypatch.setattr(installation.shutil, "which", lambda name: _find(folder / name))
+    monkeypatch.setattr(device_environments.shutil, "which", lambda name: _find(folder / name))
 
 
 def _find(path: Path) -> str | None:

@@ -15,7 +15,6 @@ import onnx
 import pytest
 from onnx import parser
 
-from exporter.environments import EnvironmentDefinition
 from exporter.manifest.syntax.releases import (
     RELEASES,
     ReleaseLimits,
@@ -23,7 +22,8 @@ from exporter.manifest.syntax.releases import (
     find_limits,
     format_release,
 )
-from exporter.pipeline.installation import InstallationFailure, install_environment
+from exporter.pipeline.device_environments import InstallationFailure, install_environment
+from exporter.virtual_environments import EnvironmentDefinition
 
 #: The first release with a wheel for Python 3.11, and the last one to install.
 FIRST, LAST = (1, 15), (1, 32)

@@ -9,7 +9,7 @@ from exporter.cli.output.tables import make_summary, print_file_problems
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExportSummary
 from exporter.core.text import join_names, pluralize
-from exporter.processes.environment import describe_untested_torch
+from exporter.processes.worker_variables import describe_untested_torch
 from exporter.program import ExportResult
 
 

@@ -39,11 +39,13 @@ from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.manifest.syntax.values import is_in_range
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator, find_lost_proof
-from exporter.pipeline.environments import (
+from exporter.pipeline.device_environments import (
+    list_environments,
+    list_garbage,
     locate_environment,
-    require_own_checkout,
+    locate_environments,
 )
-from exporter.pipeline.installation import list_environments, list_garbage, locate_environments
+from exporter.pipeline.required_packages import require_own_checkout
 from exporter.planning.plan import list_all_cells, make_plan
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child

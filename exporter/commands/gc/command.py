@@ -22,7 +22,7 @@ from exporter.manifest import load_project
 from exporter.manifest.resolved.keys import Age
 from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.installation import list_garbage, remove_environment
+from exporter.pipeline.device_environments import list_garbage, remove_environment
 from exporter.planning.plan import list_all_cells
 from exporter.records.record import CellId
 from exporter.store import StoreLimits

@@ -25,7 +25,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import filter_valid_results
-from exporter.pipeline.environments import require_packages
+from exporter.pipeline.required_packages import require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.processes import make_worker_environment

@@ -33,8 +33,8 @@ from exporter.core.text import join_lines, pluralize
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.loader import load_settings
 from exporter.processes import ProcessStarter
-from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
+from exporter.processes.worker_variables import make_worker_environment
 from exporter.records.record import Record
 
 yes_option = click.option("--yes", is_flag=True, help="Write without a question.")

@@ -35,7 +35,7 @@ from exporter.manifest.rules.python_code import UnreadableForward, find_class
 from exporter.manifest.syntax.python_source import find_module_file
 from exporter.pipeline.toolchain_export import run_program
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
-from exporter.processes.environment import make_worker_environment
+from exporter.processes.worker_variables import make_worker_environment
 
 T = TypeVar("T")
 

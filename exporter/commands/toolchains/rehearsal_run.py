@@ -16,7 +16,6 @@ from exporter.commands.toolchains.upgrade_comparison import (
 from exporter.core.device_name import CURRENT
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
-from exporter.environments import EnvironmentDefinition
 from exporter.manifest import FindingKind, Manifest, Project
 from exporter.manifest.syntax.values import (
     ExporterName,
@@ -25,11 +24,16 @@ from exporter.manifest.syntax.values import (
     is_in_range,
 )
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.installation import InstallationFailure, install_environment, list_releases
+from exporter.pipeline.device_environments import (
+    InstallationFailure,
+    install_environment,
+    list_releases,
+)
 from exporter.pipeline.toolchain_export import run_nested_export
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId, Record, RunRecord
+from exporter.virtual_environments import EnvironmentDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

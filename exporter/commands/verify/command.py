@@ -35,8 +35,8 @@ from exporter.gate.evidence import add_evidence, find_evidence_path
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport
 from exporter.manifest import Device, load_project, load_settings
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import require_packages
-from exporter.pipeline.installation import create_environments
+from exporter.pipeline.device_environments import create_environments
+from exporter.pipeline.required_packages import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import Status

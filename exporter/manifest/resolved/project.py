@@ -12,7 +12,6 @@ from exporter.core.errors import Location, Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.system import NVIDIA_VARIABLES
 from exporter.core.toml_table import SETTINGS_FILE
-from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
     NO_STORE,
@@ -36,6 +35,7 @@ from exporter.manifest.syntax.values import (
     find_requirement_name,
     is_in_range,
 )
+from exporter.virtual_environments import EnvironmentDefinition
 
 
 class RuntimeEnvironment(FrozenModel):

@@ -10,7 +10,6 @@ from typing import Any
 
 from exporter.core.device_name import CURRENT, DeviceName
 from exporter.core.errors import suggest_name, suggest_nearest
-from exporter.environments import NPM, EnvironmentDefinition
 from exporter.manifest.resolved.project import Device, RuntimeEnvironment
 from exporter.manifest.rules.settings_file import BUILT_IN_DEVICES, SettingsFile
 from exporter.manifest.schema.entry import ID_PATTERN
@@ -18,6 +17,7 @@ from exporter.manifest.schema.settings import DeviceTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.runtimes import PLUGIN, RUNTIMES
 from exporter.manifest.syntax.values import KeyPath, join_words, quote
+from exporter.virtual_environments import NPM, EnvironmentDefinition
 
 #: The attributes of ONNX Runtime's `SessionOptions` that may differ between devices.
 _SESSION_ATTRIBUTES = (

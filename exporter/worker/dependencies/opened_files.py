@@ -26,7 +26,7 @@ from exporter.core.files import QUIET_FLAG
 from exporter.core.import_object import SEARCHED, RecordingFinder
 from exporter.core.system import find_open_path
 from exporter.processes.child_call import CALL_MODULE
-from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
+from exporter.processes.worker_variables import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import AccessTracer
 from exporter.worker.dependencies.executed_code import EXECUTED

@@ -34,8 +34,8 @@ from exporter.cache.states import (
     read_source_state,
 )
 from exporter.core.import_object import SHADOWS
-from exporter.environments import read_shared_packages
 from exporter.records.record import Source
+from exporter.virtual_environments import read_shared_packages
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import FileAccesses
 

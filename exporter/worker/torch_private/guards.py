@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from exporter.processes.environment import TESTED_TORCH, TORCH_PRIVATE
+from exporter.processes.worker_variables import TESTED_TORCH, TORCH_PRIVATE
 
 #: The packages that each group uses or changes.
 GROUPS = {

@@ -35,7 +35,7 @@ from exporter.cache.states import (
     read_variable_state,
 )
 from exporter.manifest import Device, Expectation, Output, Tolerance
-from exporter.processes.environment import TORCH_PRIVATE
+from exporter.processes.worker_variables import TORCH_PRIVATE
 from exporter.records.record import CellId, Record, Source, Status
 from tests.distributions import write_distribution
 from tests.unit.factory import make_record

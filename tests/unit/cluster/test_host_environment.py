@@ -15,7 +15,7 @@ from exporter.cluster.host_run import (
     make_host_variables,
     split_python_path,
 )
-from exporter.processes.environment import list_shared_variables
+from exporter.processes.worker_variables import list_shared_variables
 
 
 def make_context(**values: Any) -> RunContext:

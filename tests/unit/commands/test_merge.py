@@ -17,7 +17,6 @@ from exporter.commands.merge import (
     merge_shards,
 )
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import EnvironmentDefinition
 from exporter.jobs import write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
@@ -25,6 +24,7 @@ from exporter.pipeline.shard_note import read_shard_note, write_shard_note
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, Shard, assign_models, make_plan, select_shard
 from exporter.records.record import Record, RunRecord, read_run
+from exporter.virtual_environments import EnvironmentDefinition
 from tests.unit.factory import (
     TOOLS,
     key_by_text,

@@ -9,16 +9,16 @@ import pytest
 
 from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Manifest, Project
-from exporter.pipeline import decisions, installation, toolchain_export
+from exporter.pipeline import decisions, device_environments, toolchain_export
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, Results
-from exporter.pipeline.installation import InstallationFailure
+from exporter.pipeline.device_environments import InstallationFailure
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.program import run_plan
 from exporter.records.record import CellId, Record, RunRecord, Status
+from exporter.virtual_environments import EnvironmentDefinition, InstalledEnvironment
 from tests.distributions import write_distribution
 from tests.unit.factory import make_artifact
 from tests.unit.pipeline.builders import (
@@ -44,10 +44,10 @@ class FakeToolchain:
         self.version = "0.6.2"
         self.exports: list[list[str]] = []
         self.environment: Mapping[str, str] = {}
-        for module in (decisions, installation):
+        for module in (decisions, device_environments):
             monkeypatch.setattr(module, "find_environment", self.find)
-        monkeypatch.setattr(installation, "install_environment", self.install)
-        monkeypatch.setattr(installation, "mark_as_used", lambda _: None)
+        monkeypatch.setattr(device_environments, "install_environment", self.install)
+        monkeypatch.setattr(device_environments, "mark_as_used", lambda _: None)
         monkeypatch.setattr(toolchain_export, "run_nested_export", self.export)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:

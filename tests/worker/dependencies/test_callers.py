@@ -15,7 +15,7 @@ import pytest
 
 from exporter.cache.states import read_distribution
 from exporter.core.files import hash_file
-from exporter.processes.environment import WITHHELD, hash_variable
+from exporter.processes.worker_variables import WITHHELD, hash_variable
 from exporter.worker.dependencies import opened_files
 from exporter.worker.dependencies.opened_files import Caller, VariableReads, find_caller
 

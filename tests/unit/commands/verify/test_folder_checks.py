@@ -37,11 +37,11 @@ from exporter.commands.verify.client import (
 )
 from exporter.commands.verify.command import _print_verdict
 from exporter.core.errors import ExitCode
-from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.processes.child_call import MEMORY
 from exporter.records.record import CheckResult, Status
+from exporter.virtual_environments import EnvironmentDefinition, InstalledEnvironment
 from tests.unit.checks.contexts import make_reference, write
 from tests.unit.factory import make_artifact, make_record, make_spec
 
@@ -465,8 +465,10 @@ def test_the_environment_of_a_device_is_created(
         return environment
 
     environment = InstalledEnvironment(folder=Path(sys.prefix), packages={})
-    monkeypatch.setattr("exporter.pipeline.installation.install_environment", install)
-    monkeypatch.setattr("exporter.pipeline.environments.find_environment", lambda *_: environment)
+    monkeypatch.setattr("exporter.pipeline.device_environments.install_environment", install)
+    monkeypatch.setattr(
+        "exporter.pipeline.device_environments.find_environment", lambda *_: environment
+    )
     arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
     result = CliRunner().invoke(exporter, arguments)
     assert "creating the environment own: onnxruntime" in result.stderr

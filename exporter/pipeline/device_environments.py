@@ -23,7 +23,9 @@ from pathlib import Path
 from exporter.core.device_name import DeviceName
 from exporter.core.files import write_text
 from exporter.core.text import join_lines
-from exporter.environments import (
+from exporter.manifest import Project, RuntimeEnvironment
+from exporter.manifest.resolved.keys import STORE_AGE
+from exporter.virtual_environments import (
     STAMP,
     EnvironmentDefinition,
     InstalledEnvironment,
@@ -31,9 +33,6 @@ from exporter.environments import (
     find_interpreter,
     read_shared_packages,
 )
-from exporter.manifest import Project
-from exporter.manifest.resolved.keys import STORE_AGE
-from exporter.pipeline.environments import locate_environment
 
 _LINES_OF_MESSAGE = 12
 _SECONDS = 1800.0
@@ -315,6 +314,15 @@ def create_environments(
             problems[environment.name] = message
             on_note(message)
     return locate_environments(project, problems)
+
+
+def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
+    """Return the environment, with its interpreter if it was created before."""
+    installed = find_environment(environment.definition, project.environments_folder)
+    if installed is None:
+        return environment
+    update = {"interpreter": str(installed.python), "packages": dict(installed.packages)}
+    return environment.model_copy(update=update)
 
 
 def locate_environments(project: Project, problems: Mapping[str, str] = {}) -> Project:

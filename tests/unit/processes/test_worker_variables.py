@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.processes import environment
-from exporter.processes.environment import (
+from exporter.processes import worker_variables
+from exporter.processes.worker_variables import (
     WITHHELD,
     describe_untested_torch,
     digest_variables,
@@ -154,7 +154,7 @@ def test_every_worker_has_one_thread() -> None:
 def test_a_torch_that_was_not_tested_has_one_line(
     version: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "version", lambda _: version)
+    monkeypatch.setattr(worker_variables, "version", lambda _: version)
     text = describe_untested_torch()
     assert text.startswith(line)
     assert bool(text) is bool(line)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.environments import STAMP, EnvironmentDefinition
 from exporter.manifest import load_settings
-from exporter.pipeline.installation import (
+from exporter.pipeline.device_environments import (
     list_environments,
     list_garbage,
     locate_environments,
     mark_as_used,
     remove_environment,
 )
+from exporter.virtual_environments import STAMP, EnvironmentDefinition
 
 DAY = 24 * 3600
 ORT117 = """

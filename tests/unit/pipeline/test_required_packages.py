@@ -13,15 +13,15 @@ import pytest
 
 from exporter.cache import states
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
-from exporter.pipeline import environments, installation, toolchain_export
+from exporter.pipeline import device_environments, toolchain_export
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import RecordValidator
-from exporter.pipeline.environments import require_own_checkout, require_packages
-from exporter.pipeline.installation import InstallationFailure
+from exporter.pipeline.device_environments import InstallationFailure
+from exporter.pipeline.required_packages import require_own_checkout, require_packages
 from exporter.records.record import CellId
 from exporter.store.store_entry import make_lookup_key
+from exporter.virtual_environments import EnvironmentDefinition, InstalledEnvironment
 from tests.distributions import write_distribution
 from tests.unit.factory import make_run
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, export, finish, manifest, spec
@@ -31,7 +31,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
     def find_spec(name: str) -> ModuleSpec | None:
         return None if name in missing else ModuleSpec(name, None)
 
-    monkeypatch.setattr("exporter.pipeline.environments.find_spec", find_spec)
+    monkeypatch.setattr("exporter.pipeline.required_packages.find_spec", find_spec)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,8 @@ class FakeInstaller:
         self.packages: Mapping[str, str] = PACKAGES
         self.created: list[EnvironmentDefinition] = []
         self.error = ""
-        for module in (environments, installation):
-            monkeypatch.setattr(module, "find_environment", self.find)
-        monkeypatch.setattr(installation, "install_environment", self.install)
+        monkeypatch.setattr(device_environments, "find_environment", self.find)
+        monkeypatch.setattr(device_environments, "install_environment", self.install)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
         if definition not in self.created:

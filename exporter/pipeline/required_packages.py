@@ -1,4 +1,4 @@
-"""The packages of workers and the environments of devices: require and find them."""
+"""Require the packages of workers and the modules of this checkout, before a process starts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import tomli
 from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_requirement
-from exporter.environments import find_environment
-from exporter.manifest import Project, RuntimeEnvironment
 
 #: The packages that every worker imports.
 _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -65,12 +63,3 @@ def require_own_checkout(root: Path) -> None:
             f"those of {checkout}; run `pip install -e .` here, in an environment of this checkout"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
-
-
-def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
-    """Return the environment, with its interpreter if it was created before."""
-    installed = find_environment(environment.definition, project.environments_folder)
-    if installed is None:
-        return environment
-    update = {"interpreter": str(installed.python), "packages": dict(installed.packages)}
-    return environment.model_copy(update=update)
