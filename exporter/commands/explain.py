@@ -42,11 +42,11 @@ class Setting(FrozenModel):
 
 
 def explain_cell(
-    model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
+    entry: EffectiveSettings, spec: ModelSpec, opset: int, device: str
 ) -> Iterator[Setting]:
     overrides: _Overrides = [
         (("overrides", index), table)
-        for index, table in enumerate(model.settings.overrides)
+        for index, table in enumerate(entry.settings.overrides)
         if (table.opset is None or opset in table.opset)
         and DeviceName(device).matches(table.device)
     ]
@@ -54,28 +54,28 @@ def explain_cell(
         if key == "overrides":
             continue
         if key in Settings.merged:
-            yield from _explain_items(model, key, overrides)
+            yield from _explain_items(entry, key, overrides)
             # The example sizes that the manifest does not set, and that the tool chooses.
             for axis in spec.axes if key == "axes" else ():
-                table = model.settings.axes.get(axis.name)
+                table = entry.settings.axes.get(axis.name)
                 if axis.example is not None and (table is None or table.example is None):
                     origin = f"computed: {axis.rule.formula}" if axis.rule else CHOSEN
                     name = format_key(("axes", axis.name, "example"))
                     yield Setting(key=name, value=str(axis.example), origin=origin)
-        elif row := _explain_key(model, key, overrides):
-            yield from _explain_devices(model, spec, row) if key == "devices" else (row,)
+        elif row := _explain_key(entry, key, overrides):
+            yield from _explain_devices(entry, spec, row) if key == "devices" else (row,)
 
 
-def _explain_devices(model: EffectiveSettings, spec: ModelSpec, row: Setting) -> Iterator[Setting]:
+def _explain_devices(entry: EffectiveSettings, spec: ModelSpec, row: Setting) -> Iterator[Setting]:
     """Yield the devices of the entry, and those that run the file for its consumers."""
-    names = model.settings.devices  # the project may define them in a table
+    names = entry.settings.devices  # the project may define them in a table
     yield row.model_copy(update={"value": format_toml_value(names)})
     if added := [name for name in spec.devices if name not in names]:
         origin = "computed: consumers"
         yield Setting(key=row.key, value=format_toml_value(added), origin=origin)
 
 
-def _explain_key(model: EffectiveSettings, key: str, overrides: _Overrides) -> Setting | None:
+def _explain_key(entry: EffectiveSettings, key: str, overrides: _Overrides) -> Setting | None:
     """Return the row of a key, or None if the key has no value."""
     winner: KeyPath = (key,)
     for path, table in overrides:
@@ -85,10 +85,10 @@ def _explain_key(model: EffectiveSettings, key: str, overrides: _Overrides) -> S
         if key in table.model_fields_set:
             winner = (*path, key)
     if winner[-1] == "exporter" and key == "capture":
-        origin = _find_origin(model, winner)
+        origin = _find_origin(entry, winner)
         return Setting(key=key, value="the exporter's default", origin=origin)
-    if winner[:1] in model.origins:
-        return _build_row(model, (key,), winner)
+    if winner[:1] in entry.origins:
+        return _build_row(entry, (key,), winner)
     default = Settings.model_fields[key].get_default(call_default_factory=True)
     if key in _UNSET_VALUES:
         return Setting(key=key, value=_UNSET_VALUES[key], origin=BUILT_IN)
@@ -97,34 +97,34 @@ def _explain_key(model: EffectiveSettings, key: str, overrides: _Overrides) -> S
     return Setting(key=key, value=format_toml_value(default), origin=BUILT_IN)
 
 
-def _explain_items(model: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[Setting]:
+def _explain_items(entry: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[Setting]:
     """Yield a row for each item of a table that is merged key by key."""
     length = 3 if key == "axes" else 2
     paths: dict[KeyPath, KeyPath] = {
-        path: path for path in model.origins if path[0] == key and len(path) == length
+        path: path for path in entry.origins if path[0] == key and len(path) == length
     }
     if key == "options":
         for path, table in overrides:
             paths |= {(key, item): (*path, key, item) for item in table.options.list_explicit()}
     names = list(dict.fromkeys(path[1] for path in paths))  # all keys of an axis in a row
     for item_key, path in sorted(paths.items(), key=lambda item: names.index(item[0][1])):
-        yield _build_row(model, item_key, path)
+        yield _build_row(entry, item_key, path)
 
 
-def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting:
+def _build_row(entry: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting:
     """Return the row of a key with the value at `path` of the model."""
-    layer = model.find_layer(path)
+    layer = entry.find_layer(path)
     value: Any = layer.file.table
     for step in (*layer.path, *path):
         value = value[step] if not isinstance(value, dict) or step in value else None
     if value is None:
         value = getattr(layer.table, str(path[0]))
-    origin = _find_origin(model, path)
+    origin = _find_origin(entry, path)
     return Setting(key=format_key(key), value=format_toml_value(value), origin=origin)
 
 
-def _find_origin(model: EffectiveSettings, path: KeyPath) -> str:
-    layer = model.find_layer(path)
+def _find_origin(entry: EffectiveSettings, path: KeyPath) -> str:
+    layer = entry.find_layer(path)
     return str(layer.file.build_problem((*layer.path, *path), "").location)
 
 

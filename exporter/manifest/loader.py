@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import project_settings
+from exporter.manifest.project_settings import ProjectSettings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.resolved.model import Comparator, Expectation, ModelSpec, Output, Skip
@@ -35,7 +37,7 @@ from exporter.manifest.rules.invalid_entries import list_unreadable, make_invali
 from exporter.manifest.rules.invalid_tables import EXAMPLES
 from exporter.manifest.rules.layers import (
     EffectiveSettings,
-    EntryContext,
+    ProjectFacts,
     merge_layers,
     resolve_conditions,
     resolve_tolerance,
@@ -57,22 +59,22 @@ _OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter.defaults]"
 #: The rules of keys, which run if the value of the key is valid. The spec takes others of `Keys`.
 _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "devices": project_settings.add_consumer_devices,
-    "source": lambda model: model.check_source(("source",), model.settings.source),
+    "source": lambda entry: entry.check_source(("source",), entry.settings.source),
     "weights": sources.resolve_weights,
     "weights_names": sources.resolve_weights_names,
     "weights_sha256": sources.resolve_weights_hash,
     "artifact": finished_sources.resolve_artifact,
-    "expect": lambda model: resolve_conditions(model, "expect", Expectation),
-    "skip": lambda model: resolve_conditions(model, "skip", Skip),
+    "expect": lambda entry: resolve_conditions(entry, "expect", Expectation),
+    "skip": lambda entry: resolve_conditions(entry, "skip", Skip),
     "parameters": sources.resolve_parameters,
     "options": option_rules.resolve_options,
     "custom_ops": resolve_custom_ops,
     "overrides": option_rules.resolve_overrides,
     "depends": sources.resolve_depends,
-    "tolerance": lambda model: resolve_tolerance(model, ("tolerance",), model.settings.tolerance),
+    "tolerance": lambda entry: resolve_tolerance(entry, ("tolerance",), entry.settings.tolerance),
     "containers": resolve_containers,
-    "inputs_from": lambda model: fills.resolve_inputs_from(
-        model, ("inputs_from",), model.settings.inputs_from
+    "inputs_from": lambda entry: fills.resolve_inputs_from(
+        entry, ("inputs_from",), entry.settings.inputs_from
     ),
 }
 #: The rules of keys that are resolved together; they run if a layer sets one of the keys.
@@ -83,58 +85,58 @@ _JOINT_RULES: Sequence[tuple[Sequence[str], Callable[[EffectiveSettings], Mappin
 )
 
 
-def resolve_model(model: EffectiveSettings) -> ModelSpec:
+def resolve_model(entry: EffectiveSettings) -> ModelSpec:
     """Return the spec of the model; if it has a problem, one with its problems."""
-    settings = model.settings
-    _check_required_keys(model)
-    _check_devices(model)
+    settings = entry.settings
+    _check_required_keys(entry)
+    _check_devices(entry)
     fields: dict[str, Any] = {key: getattr(settings, key) for key in Keys.model_fields}
     for key, value in fields.items():
-        if isinstance(value, Table) and model.has_valid(key):
-            fields[key] = model.check_functions((key,), value)
-    fields |= {key: rule(model) for key, rule in _RESOLVERS.items() if model.has_valid(key)}
+        if isinstance(value, Table) and entry.has_valid(key):
+            fields[key] = entry.check_functions((key,), value)
+    fields |= {key: rule(entry) for key, rule in _RESOLVERS.items() if entry.has_valid(key)}
     for keys, rule in _JOINT_RULES:
-        if any((key,) in model.origins for key in keys):
-            fields |= rule(model)
-    fields |= _resolve_signature(model)
-    if model.report or model.broken:
-        return make_invalid_spec(model)
+        if any((key,) in entry.origins for key in keys):
+            fields |= rule(entry)
+    fields |= _resolve_signature(entry)
+    if entry.report or entry.broken:
+        return make_invalid_spec(entry)
     return ModelSpec(
-        id=model.id,
-        manifest=model.entry.file.name,
-        line=model.entry.file.lines[model.entry.path],
+        id=entry.id,
+        manifest=entry.own_layer.file.name,
+        line=entry.own_layer.file.lines[entry.own_layer.path],
         constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
         **fields,
     )
 
 
-def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
+def _resolve_signature(entry: EffectiveSettings) -> dict[str, Any]:
     """Return inputs, outputs, axes and cases, or {} if one of them is invalid."""
-    settings = model.settings
-    if model.has_valid("inputs"):
+    settings = entry.settings
+    if entry.has_valid("inputs"):
         values = [
-            _resolve_fill(model, ("inputs", index), table)
+            _resolve_fill(entry, ("inputs", index), table)
             for index, table in enumerate(settings.inputs)
         ]
-        call_paths = resolve_call_paths(model)
-    if model.has_valid("outputs"):
+        call_paths = resolve_call_paths(entry)
+    if entry.has_valid("outputs"):
         tolerances = [
-            resolve_tolerance(model, ("outputs", index, "tolerance"), table.tolerance)
+            resolve_tolerance(entry, ("outputs", index, "tolerance"), table.tolerance)
             if table.tolerance
             else None
             for index, table in enumerate(settings.outputs)
         ]
-    if not model.has_valid("inputs", "outputs"):
+    if not entry.has_valid("inputs", "outputs"):
         return {}
-    shapes = {shape.path: shape for shape in signature.resolve_shapes(model)}
-    fills.check_fills(model, shapes)
+    shapes = {shape.path: shape for shape in signature.resolve_shapes(entry)}
+    fills.check_fills(entry, shapes)
     comparators: Sequence[Comparator | None] = [None] * len(settings.outputs)
     if any(table.compare is not None or table.masked_by for table in settings.outputs):
-        comparators = resolve_comparators(model, shapes)
-    axes = resolve_axes(model, tuple(shapes.values()))
-    has_cases = model.has_valid("cases") and settings.cases
-    cases = resolve_cases(model, axes) if has_cases else ()
-    if model.report:
+        comparators = resolve_comparators(entry, shapes)
+    axes = resolve_axes(entry, tuple(shapes.values()))
+    has_cases = entry.has_valid("cases") and settings.cases
+    cases = resolve_cases(entry, axes) if has_cases else ()
+    if entry.report:
         return {}
     inputs = tuple(
         Input.from_fields(
@@ -165,35 +167,35 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     }
 
 
-def _resolve_fill(model: EffectiveSettings, path: KeyPath, table: InputTable) -> Fill:
+def _resolve_fill(entry: EffectiveSettings, path: KeyPath, table: InputTable) -> Fill:
     """Return the fill of an input; without one, a function of `inputs_from` draws the values."""
-    has_function = model.settings.inputs_from or not model.has_valid("inputs_from")
+    has_function = entry.settings.inputs_from or not entry.has_valid("inputs_from")
     if has_function and "fill" not in table.model_fields_set:
         return Fill(kind="function")
     return fills.resolve_fill(
-        model, (*path, "fill"), table.fill, signature.resolve_dtype(model.settings, table)
+        entry, (*path, "fill"), table.fill, signature.resolve_dtype(entry.settings, table)
     )
 
 
-def _check_required_keys(model: EffectiveSettings) -> None:
-    settings = model.settings
+def _check_required_keys(entry: EffectiveSettings) -> None:
+    settings = entry.settings
     for key in Settings.required:
-        if (key,) not in model.origins and key not in model.broken:
+        if (key,) not in entry.origins and key not in entry.broken:
             choice = _OTHER_PLACES.get(key, "")
             message = f"needs the key '{key}'{choice}; add `{key} = {EXAMPLES[key]}`"
-            model.report.add(model.entry.file.build_problem(model.entry.path, message))
-    is_generator = settings.exporter == "transformers" and model.has_valid("exporter", "generate")
+            entry.report.add(entry.own_layer.file.build_problem(entry.own_layer.path, message))
+    is_generator = settings.exporter == "transformers" and entry.has_valid("exporter", "generate")
     if is_generator and not settings.generate:
         message = "needs the key `generate`, such as `generate = { steps = 32 }`"
-        model.add_problem(("exporter",), message)
+        entry.add_problem(("exporter",), message)
 
 
-def _check_devices(model: EffectiveSettings) -> None:
+def _check_devices(entry: EffectiveSettings) -> None:
     """Report unknown devices, except those of `[tool.exporter]`, which are already checked."""
-    if model.has_valid("devices") and model.find_layer(("devices",)).path[0] != "tool":
-        names, devices = model.settings.devices, model.context.devices
+    if entry.has_valid("devices") and entry.find_layer(("devices",)).path[0] != "tool":
+        names, devices = entry.settings.devices, entry.project.devices
         for index, message in project_settings.find_device_problems(names, devices):
-            model.add_problem(("devices", index), message)
+            entry.add_problem(("devices", index), message)
 
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
@@ -256,62 +258,93 @@ def load_layers(
             `[tool.exporter]` has a problem, or if no file has a readable entry.
     """
     root = root.absolute()
-    report, settings_report = ProblemCollector(), ProblemCollector()
-    settings = project_settings.read_project(root, settings_report)
-    graph = InheritanceGraph()
+    problems = _Problems()
+    settings = project_settings.read_project(root, problems.of_settings)
     folder = manifests or settings.project.manifests
-    files = tuple(_read_manifests(root, folder, report))
+    files = tuple(_read_manifests(root, folder, problems.of_files))
+    graph = InheritanceGraph()
     for file in files:
         graph.add(file)
-    invalid_ids = _find_invalid_ids(graph)
     if not manifests:
-        project_settings.check_gate(
-            settings, {entry.id for entry in graph.entries}, settings_report
-        )
-    base = (settings.layer,) if settings.layer else ()
-    context = EntryContext(
+        ids = {entry.id for entry in graph.entries}
+        project_settings.check_gate(settings, ids, problems.of_settings)
+    project = ProjectFacts(
         root,
         fallback_root,
         devices=settings.project.device_names,
         pinned=project_settings.list_pinned_devices(settings.project.devices),
     )
-    models = []
-    for entry in graph.entries:
-        entry_report = ProblemCollector()
-        layers = (*base, *graph.add_interfaces(entry, entry_report))
-        expanded = repeated_tables.expand_repeats(
-            merge_layers(entry.id, layers, entry_report, context)
-        )
-        models.append(python_code.complete_input_names(expanded))
+    entries = _merge_entries(graph, settings, project)
     for file in files:
-        check_shared_axes(file.defaults, models)
-    specs = [resolve_model(model) for model in models]
-    for model in models:
-        report.include(model.report)
-    for problems in invalid_ids.values():
-        for problem in problems:
-            report.add(problem)
-    if files and not graph.entries and not report and not settings_report:
+        check_shared_axes(file.defaults, entries)
+    specs = [resolve_model(entry) for entry in entries]
+    invalid_ids = _find_invalid_ids(graph)
+    problems.include_entries(entries, invalid_ids)
+    if files and not graph.entries and not problems:
         message = "no manifest has a [models.ID]; add one"
-        report.add(Problem(message=message, location=Location(file=folder)))
-    resolved = _keep_valid_ids(files, specs, invalid_ids)
-    if settings_report or (report and not (keep_invalid and resolved)):
-        settings_report.include(report)
-        raise ExporterError(ExitCode.MANIFEST, settings_report.list_problems())
-    attributed = {text for spec in resolved for text in spec.problems}
-    other_problems = ProblemCollector()
-    for problem in report:
-        if str(problem) not in attributed:
-            other_problems.add(problem)
+        problems.of_files.add(Problem(message=message, location=Location(file=folder)))
+    models = _keep_valid_ids(files, specs, invalid_ids)
+    may_return = keep_invalid and models
+    if problems.of_settings or (problems.of_files and not may_return):
+        raise problems.make_error()
     return LoadedProject(
         manifest=Manifest(
-            project=settings.project,
-            models=resolved,
-            problems=other_problems.list_problems(),
+            project=settings.project, models=models, problems=problems.list_without(models)
         ),
-        layers={model.id: model for model in reversed(models)},
-        files=frozenset(context.files),
+        layers={entry.id: entry for entry in reversed(entries)},
+        files=frozenset(project.files),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Problems:
+    """The problems of a project, those of its settings first."""
+
+    of_settings: ProblemCollector = field(default_factory=ProblemCollector)
+    of_files: ProblemCollector = field(default_factory=ProblemCollector)
+
+    def __bool__(self) -> bool:
+        return bool(self.of_settings or self.of_files)
+
+    def include_entries(
+        self,
+        entries: Iterable[EffectiveSettings],
+        invalid_ids: Mapping[str, tuple[Problem, ...]],
+    ) -> None:
+        for entry in entries:
+            self.of_files.include(entry.report)
+        for problem in chain.from_iterable(invalid_ids.values()):
+            self.of_files.add(problem)
+
+    def make_error(self) -> ExporterError:
+        both = ProblemCollector()
+        both.include(self.of_settings)
+        both.include(self.of_files)
+        return ExporterError(ExitCode.MANIFEST, both.list_problems())
+
+    def list_without(self, models: Iterable[ModelSpec]) -> tuple[Problem, ...]:
+        """Return the problems of files that no model has."""
+        of_models = {text for model in models for text in model.problems}
+        others = ProblemCollector()
+        for problem in self.of_files:
+            if str(problem) not in of_models:
+                others.add(problem)
+        return others.list_problems()
+
+
+def _merge_entries(
+    graph: InheritanceGraph, settings: ProjectSettings, project: ProjectFacts
+) -> list[EffectiveSettings]:
+    """Return each entry over all layers below it, with its copies of repeated tables."""
+    project_layer = (settings.layer,) if settings.layer else ()
+    entries = []
+    for inherited in graph.entries:
+        report = ProblemCollector()
+        layers = (*project_layer, *graph.add_interfaces(inherited, report))
+        merged = merge_layers(inherited.id, layers, report, project)
+        expanded = repeated_tables.expand_repeats(merged)
+        entries.append(python_code.complete_input_names(expanded))
+    return entries
 
 
 def list_manifests(folder: Path) -> list[Path]:
@@ -374,7 +407,7 @@ def _find_invalid_ids(graph: InheritanceGraph) -> dict[str, tuple[Problem, ...]]
     problems_by_id: dict[str, tuple[Problem, ...]] = {}
 
     def add(entry: InheritedEntry, message: str) -> None:
-        problem = entry.entry.file.build_problem(entry.entry.path, message)
+        problem = entry.own_layer.file.build_problem(entry.own_layer.path, message)
         problems_by_id[entry.id] = (*problems_by_id.get(entry.id, ()), problem)
 
     for entry in graph.entries:
@@ -387,7 +420,8 @@ def _find_invalid_ids(graph: InheritanceGraph) -> dict[str, tuple[Problem, ...]]
             add(entry, message)
         owner = owners.setdefault(entry.id.casefold(), entry)
         if owner is not entry:
-            location = f"{owner.entry.file.name}:{owner.entry.file.lines[owner.entry.path]}"
+            layer = owner.own_layer
+            location = f"{layer.file.name}:{layer.file.lines[layer.path]}"
             message = f"the ID {quote(owner.id)} already exists at {location}; use another one"
             add(entry, message)
     return problems_by_id

@@ -44,10 +44,10 @@ def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
     return {device.name: device.pinned_release for device in devices if device.pinned_release}
 
 
-def add_consumer_devices(model: EffectiveSettings) -> tuple[str, ...]:
+def add_consumer_devices(entry: EffectiveSettings) -> tuple[str, ...]:
     """Return the devices of an entry with those that run the promised release."""
-    names, pinned = model.settings.devices, model.context.pinned
-    consumers = model.settings.consumers if model.has_valid("consumers") else ()
+    names, pinned = entry.settings.devices, entry.project.pinned
+    consumers = entry.settings.consumers if entry.has_valid("consumers") else ()
     release = find_lowest_release(consumers)
     return (*names, *(name for name in pinned if name not in names and pinned[name] == release))
 

@@ -38,7 +38,7 @@ def _list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) ->
     return needed
 
 
-def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tuple[Axis, ...]:
+def resolve_axes(entry: EffectiveSettings, shapes: Sequence[NamedShape]) -> tuple[Axis, ...]:
     """Return every axis in order of first appearance in the inputs and then the outputs.
 
     Axes that no shape has, but that other axes are computed from, follow.
@@ -47,26 +47,26 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
     inputs = frozenset(
         dim for shape in shapes if shape.is_input for dim in shape.dims if isinstance(dim, str)
     )
-    all_tables = model.settings.axes if model.has_valid("axes") else {}
+    all_tables = entry.settings.axes if entry.has_valid("axes") else {}
     names |= dict.fromkeys(_list_needed_axes(all_tables, names))
     for name in all_tables:
-        if name not in names and model.find_layer(("axes", name)) is model.entry:
+        if name not in names and entry.find_layer(("axes", name)) is entry.own_layer:
             hint = suggest_name(name, names)
-            model.add_problem(("axes", name), f"no input or output has this axis{hint}")
+            entry.add_problem(("axes", name), f"no input or output has this axis{hint}")
     tables = {name: table for name, table in all_tables.items() if name in names}
     rules: dict[str, SizeRule] = {}
     if _derives(tables):
-        rules = derived_axes.resolve_size_rules(model, tables, inputs)
+        rules = derived_axes.resolve_size_rules(entry, tables, inputs)
     bases = find_bases(rules, rules)
     sized = inputs.union(bases) - rules.keys()
     axes = [
         _resolve_axis(
-            model, shapes, name, tables.get(name, AxisTable()), rules.get(name), name in sized
+            entry, shapes, name, tables.get(name, AxisTable()), rules.get(name), name in sized
         )
         for name in names
     ]
     if rules:
-        axes = derived_axes.complete_examples(model, shapes, axes, inputs)
+        axes = derived_axes.complete_examples(entry, shapes, axes, inputs)
     used = {axis.example for axis in axes if axis.name in sized and axis.example is not None}
     used |= {axis.example for axis in axes if axis.rule and axis.example is not None}
     complete = []
@@ -77,17 +77,17 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
             if example is None and list_sizes(axis, axis.min):
                 sizes = format_size_limits(axis)
                 message = f"takes sizes of {sizes}, and none of them is free for the example"
-                model.add_problem(("axes", axis.name), message)
+                entry.add_problem(("axes", axis.name), message)
             used |= {example} if example else set()
         is_sized = axis.name in sized or axis.rule is not None
         complete.append(axis.model_copy(update={"example": example if is_sized else None}))
     return tuple(complete)
 
 
-def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> None:
+def check_shared_axes(defaults: Layer, entries: Sequence[EffectiveSettings]) -> None:
     """Report axes in `[defaults]` that no model has, to each model with these defaults."""
     for name in defaults.table.axes:
-        users = [model for model in models if model.find_layer(("axes", name)) is defaults]
+        users = [model for model in entries if model.find_layer(("axes", name)) is defaults]
         shapes = [shape for model in users for shape in resolve_shapes(model)]
         names = {dim for shape in shapes for dim in shape.dims if isinstance(dim, str)}
         names |= {*_list_needed_axes(defaults.table.axes, names)}
@@ -99,7 +99,7 @@ def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> N
 
 
 def _resolve_axis(
-    model: EffectiveSettings,
+    entry: EffectiveSettings,
     shapes: Sequence[NamedShape],
     name: str,
     table: AxisTable,
@@ -110,18 +110,18 @@ def _resolve_axis(
     axis = Axis.from_fields(table, name=name, example=None, rule=rule)
     path: KeyPath = ("axes", name)
     if axis.max is not None and axis.max < axis.min:
-        model.add_problem(
+        entry.add_problem(
             (*path, "max"),
             f"{axis.max} is below the smallest size, {axis.min}; increase it or reduce `min`",
         )
     elif not list_sizes(axis, axis.min):
         message = f"{axis.multiple_of} has no multiple from {axis.min} to {axis.max}; change `max`"
-        model.add_problem((*path, "multiple_of"), message)
+        entry.add_problem((*path, "multiple_of"), message)
     if "example" in table.model_fields_set and not is_free:
         message = "only outputs have this axis, so the inputs determine its size; remove it"
         if rule:
             message = f"the size of this axis is {rule.formula}; remove it"
-        model.add_problem((*path, "example"), message)
+        entry.add_problem((*path, "example"), message)
     examples = [((*path, "example"), table.example)] if table.example is not None else []
     examples += [
         ((*shape.path, "shape", index), size)
@@ -134,18 +134,18 @@ def _resolve_axis(
         if size < 2:
             message = f"the example of the dynamic axis {quote(name)} is {size}, which the exporter"
             message += " would turn into a constant; write at least 2"
-            model.add_problem(example_path, message)
+            entry.add_problem(example_path, message)
         else:
-            check_size(model, axis, example_path, size)
+            check_size(entry, axis, example_path, size)
     for other_path, size in examples[1:]:
         if size != examples[0][1]:
             first = f"{format_key(examples[0][0])} has {examples[0][1]}"
             message = f"the axis {quote(name)} has the size {size} here, but {first}"
-            model.add_problem(other_path, message)
+            entry.add_problem(other_path, message)
     return axis.model_copy(update={"example": examples[0][1] if examples and is_free else None})
 
 
-def check_size(model: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
+def check_size(entry: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
     if not axis.allows(size):
         limits = format_size_limits(axis)
-        model.add_problem(path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}")
+        entry.add_problem(path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}")

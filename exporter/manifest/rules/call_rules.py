@@ -30,36 +30,36 @@ _OPTIONAL_FIX = (
 _BUILT_IN = ("list", "tuple", "dict")
 
 
-def resolve_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
+def resolve_call_paths(entry: EffectiveSettings) -> tuple[str, ...]:
     """Return the path of each input; see `list_call_paths`. Report conflicts."""
-    paths = list_call_paths(model)
-    _check_call(model, paths)
+    paths = list_call_paths(entry)
+    _check_call(entry, paths)
     return paths
 
 
-def _check_call(model: EffectiveSettings, paths: Sequence[str]) -> None:
+def _check_call(entry: EffectiveSettings, paths: Sequence[str]) -> None:
     """Report inputs, constants and containers that do not fit into one call.
 
     `paths`: The path of each input.
     """
-    if model.settings.inputs_from:
-        _check_without_paths(model)
-    elif model.has_valid("constants", "containers"):
-        _check_conflicts(model, paths)
-    _check_inputs(model)
+    if entry.settings.inputs_from:
+        _check_without_paths(entry)
+    elif entry.has_valid("constants", "containers"):
+        _check_conflicts(entry, paths)
+    _check_inputs(entry)
 
 
-def _check_inputs(model: EffectiveSettings) -> None:
+def _check_inputs(entry: EffectiveSettings) -> None:
     """Report invalid Python numbers, and optional inputs that the file cannot have."""
-    for index, table in enumerate(model.settings.inputs):
+    for index, table in enumerate(entry.settings.inputs):
         if table.scalar:
-            _check_scalar(model, ("inputs", index), table)
-        if not (table.optional and model.has_valid("exporter", "capture", "opsets")):
+            _check_scalar(entry, ("inputs", index), table)
+        if not (table.optional and entry.has_valid("exporter", "capture", "opsets")):
             continue
-        early = [opset for opset in model.settings.opsets if opset < _FIRST_OPTIONAL_OPSET]
+        early = [opset for opset in entry.settings.opsets if opset < _FIRST_OPTIONAL_OPSET]
         message = ""
-        if model.settings.capture != "script":
-            exporters = list_exporters(model.settings)
+        if entry.settings.capture != "script":
+            exporters = list_exporters(entry.settings)
             exporter = "a trace" if exporters == {"torchscript"} else "dynamo"
             exporter = "dynamo or a trace" if len(exporters) > 1 else exporter
             message = f'{exporter} cannot write optional inputs, only capture = "script" can'
@@ -67,83 +67,83 @@ def _check_inputs(model: EffectiveSettings) -> None:
             message = f"ONNX has optional inputs from opset {_FIRST_OPTIONAL_OPSET}, not at "
             message += format_opsets(early)
         if message:
-            model.add_problem(("inputs", index, "optional"), f"{message}; {_OPTIONAL_FIX}")
+            entry.add_problem(("inputs", index, "optional"), f"{message}; {_OPTIONAL_FIX}")
 
 
-def _check_scalar(model: EffectiveSettings, path: KeyPath, table: InputTable) -> None:
+def _check_scalar(entry: EffectiveSettings, path: KeyPath, table: InputTable) -> None:
     if table.shape:
         message = "a Python number has the shape [] in the file; write shape = []"
-        model.add_problem((*path, "shape"), message)
-    dtype = resolve_dtype(model.settings, table)
+        entry.add_problem((*path, "shape"), message)
+    dtype = resolve_dtype(entry.settings, table)
     if dtype not in _NUMBER_DTYPES:
         message = f"a Python number is int64, float32, float64 or bool, not {dtype}"
-        model.add_problem((*path, "dtype"), message)
-    elif dtype == "float32" and model.settings.capture == "script":
+        entry.add_problem((*path, "dtype"), message)
+    elif dtype == "float32" and entry.settings.capture == "script":
         message = "a float of a scripted model is float64 in the file; write float64"
-        model.add_problem((*path, "dtype"), message)
+        entry.add_problem((*path, "dtype"), message)
     if table.optional:
         message = "a Python number cannot be optional; remove `scalar` or `optional`"
-        model.add_problem((*path, "optional"), message)
+        entry.add_problem((*path, "optional"), message)
 
 
-def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
+def resolve_containers(entry: EffectiveSettings) -> tuple[Container, ...]:
     """Return every container with a type, after a check of its reference."""
     containers = []
-    for index, table in enumerate(model.settings.containers):
+    for index, table in enumerate(entry.settings.containers):
         kind, path = table.type, ("containers", index, "type")
         if ":" in kind:
-            kind = model.check_source(path, kind)
-            if model.has_valid("capture") and model.settings.capture == "script":
+            kind = entry.check_source(path, kind)
+            if entry.has_valid("capture") and entry.settings.capture == "script":
                 message = "a scripted model takes only tuples, lists and dicts"
-                model.add_problem(path, message)
+                entry.add_problem(path, message)
         elif kind not in _BUILT_IN:
             names = ", ".join(quote(name) for name in _BUILT_IN)
             message = f'expected {names} or "file.py:name", got {quote(kind)}'
-            model.add_problem(path, message)
+            entry.add_problem(path, message)
         containers.append(Container(at=table.at, type=kind))
     return tuple(containers)
 
 
-def _check_without_paths(model: EffectiveSettings) -> None:
+def _check_without_paths(entry: EffectiveSettings) -> None:
     """Report keys that describe the call although `inputs_from` creates it."""
-    function = quote(model.settings.inputs_from)
-    for index, table in enumerate(model.settings.inputs):
+    function = quote(entry.settings.inputs_from)
+    for index, table in enumerate(entry.settings.inputs):
         for key in ("at", "optional", "scalar"):
             if key in table.model_fields_set:
                 message = f"{function} of `inputs_from` creates the call; remove this key"
-                model.add_problem(("inputs", index, key), message)
+                entry.add_problem(("inputs", index, key), message)
     for key in ("constants", "containers"):
-        if getattr(model.settings, key):
+        if getattr(entry.settings, key):
             message = f"{function} of `inputs_from` returns the complete call; remove this key"
-            model.add_problem((key,), message)
+            entry.add_problem((key,), message)
 
 
-def _check_conflicts(model: EffectiveSettings, input_paths: Iterable[str]) -> None:
+def _check_conflicts(entry: EffectiveSettings, input_paths: Iterable[str]) -> None:
     containers: dict[KeyPath, str] = {
-        ("containers", index): path for index, path in enumerate(list_paths(model, "containers"))
+        ("containers", index): path for index, path in enumerate(list_paths(entry, "containers"))
     }
     values: dict[KeyPath, str] = {("inputs", index): path for index, path in enumerate(input_paths)}
     values |= {
-        ("constants", index): path for index, path in enumerate(list_paths(model, "constants"))
+        ("constants", index): path for index, path in enumerate(list_paths(entry, "constants"))
     }
     paths = [*values.values(), *containers.values()]
     # An empty container is a value; the others follow from the values inside them.
     values |= {key: path for key, path in containers.items() if not _list_steps(path, paths)}
     keys = list(values)
-    named = [(path, format_key(model.find_source_path(key))) for key, path in values.items()]
+    named = [(path, format_key(entry.find_source_path(key))) for key, path in values.items()]
     for index, message in sorted(find_conflicts(named).items()):
-        model.add_problem((*keys[index], "at"), message)
+        entry.add_problem((*keys[index], "at"), message)
     first: dict[str, KeyPath] = {}
     for key, path in containers.items():
         owner = first.setdefault(path, key)
         if owner != key and _list_steps(path, paths):
-            name = format_key(model.find_source_path(owner))
-            model.add_problem((*key, "at"), f"{name} already sets the type of '{path}'")
-        kind = model.settings.containers[int(key[1])].type
+            name = format_key(entry.find_source_path(owner))
+            entry.add_problem((*key, "at"), f"{name} already sets the type of '{path}'")
+        kind = entry.settings.containers[int(key[1])].type
         keywords = [step for step in _list_steps(path, paths) if isinstance(step, str)]
         if kind in ("list", "tuple") and keywords:
             message = f"a {kind} has positions, but '{path}.{keywords[0]}' is a key"
-            model.add_problem((*key, "type"), message)
+            entry.add_problem((*key, "type"), message)
 
 
 def _list_steps(container: str, paths: Iterable[str]) -> list[int | str]:

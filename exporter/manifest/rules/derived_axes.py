@@ -45,18 +45,18 @@ def list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) -> 
 
 
 def resolve_size_rules(
-    model: EffectiveSettings, tables: Mapping[str, AxisTable], inputs: Collection[str]
+    entry: EffectiveSettings, tables: Mapping[str, AxisTable], inputs: Collection[str]
 ) -> dict[str, SizeRule]:
     """Return the valid rules by the name of the derived axis."""
     rules = {}
-    count = len(model.report)
+    count = len(entry.report)
     for name, table in tables.items():
-        if rule := _read_rule(model, name, table):
+        if rule := _read_rule(entry, name, table):
             rules[name] = rule
     for cycle in _find_cycles(rules):
         text = " -> ".join((*cycle, cycle[0]))
         message = f"is a cycle: {text}; compute one of these axes from other axes"
-        model.add_problem(("axes", cycle[0], _find_kinds(tables[cycle[0]])[0]), message)
+        entry.add_problem(("axes", cycle[0], _find_kinds(tables[cycle[0]])[0]), message)
     # A declared axis that no shape has is valid if it determines an axis of an input.
     determining = find_bases((name for name in inputs if name in rules), rules)
     known = {*inputs, *(name for name in determining if name in tables)}
@@ -65,27 +65,27 @@ def resolve_size_rules(
             if operand not in rules and operand not in known:
                 hint = suggest_name(operand, [*inputs, *rules])
                 message = f"no input has the axis {quote(operand)}{hint}"
-                model.add_problem(("axes", name, _find_kinds(tables[name])[0]), message)
-    return rules if len(model.report) == count else {}
+                entry.add_problem(("axes", name, _find_kinds(tables[name])[0]), message)
+    return rules if len(entry.report) == count else {}
 
 
 def complete_examples(
-    model: EffectiveSettings,
+    entry: EffectiveSettings,
     shapes: Sequence[NamedShape],
     axes: Sequence[Axis],
     inputs: Collection[str],
 ) -> list[Axis]:
     """Return the axes with the examples of derived ones; report others that a shape has."""
-    chosen = _choose_examples(model, axes, inputs)
+    chosen = _choose_examples(entry, axes, inputs)
     complete = [
         axis.model_copy(update={"example": chosen.get(axis.name, axis.example)}) for axis in axes
     ]
-    _check_written_sizes(model, shapes, complete)
+    _check_written_sizes(entry, shapes, complete)
     return complete
 
 
 def _choose_examples(
-    model: EffectiveSettings,
+    entry: EffectiveSettings,
     axes: Sequence[Axis],
     inputs: Collection[str],
 ) -> dict[str, int]:
@@ -129,38 +129,38 @@ def _choose_examples(
         if len({*sizes.values()}) == len(sizes) and min(sizes.values()) > 1
     )
     if dynamic:
-        _check_smallest(model, by_name, rules)
+        _check_smallest(entry, by_name, rules)
         return next(distinct, dynamic[0])
     for sizes in (allowed or options)[:1]:
         for name in rules:
-            _check_example(model, by_name, name, sizes)
+            _check_example(entry, by_name, name, sizes)
     return {}
 
 
-def _read_rule(model: EffectiveSettings, name: str, table: AxisTable) -> SizeRule | None:
+def _read_rule(entry: EffectiveSettings, name: str, table: AxisTable) -> SizeRule | None:
     """Return the rule of a table, or None if it has none or an invalid one."""
     kinds = _find_kinds(table)
     extra = [key for key in _WINDOW_KEYS if key in table.model_fields_set]
     if len(kinds) > 1:
         message = f"has {join_words(f'`{key}`' for key in kinds)}; write only one of them"
-        model.add_problem(("axes", name, kinds[-1]), message)
+        entry.add_problem(("axes", name, kinds[-1]), message)
         return None
     if extra and kinds != ["of"]:
-        model.add_problem(("axes", name, extra[0]), "needs `of`, the axis that it applies to")
+        entry.add_problem(("axes", name, extra[0]), "needs `of`, the axis that it applies to")
         return None
     if not kinds:
         return None
     if kinds == ["of"]:
         if not extra:
             message = f'needs `stride` or `kernel`: {{ of = "{table.of}", stride = 2 }}'
-            model.add_problem(("axes", name, "of"), message)
+            entry.add_problem(("axes", name, "of"), message)
             return None
         kernel = table.kernel or table.stride
         return SizeRule.from_fields(table, kind="window", operands=(table.of,), kernel=kernel)
     rule = SizeRule.model_validate({"kind": kinds[0], "operands": getattr(table, kinds[0])})
     if len(rule.operands) < 2 or not rule.axes:
         message = "needs two or more axes and sizes, and at least one axis"
-        model.add_problem(("axes", name, kinds[0]), message)
+        entry.add_problem(("axes", name, kinds[0]), message)
         return None
     return rule
 
@@ -188,7 +188,7 @@ def _find_cycles(rules: Mapping[str, SizeRule]) -> list[tuple[str, ...]]:
 
 
 def _check_smallest(
-    model: EffectiveSettings, axes: Mapping[str, Axis], rules: Mapping[str, SizeRule]
+    entry: EffectiveSettings, axes: Mapping[str, Axis], rules: Mapping[str, SizeRule]
 ) -> None:
     """Report a derived axis that is too small if every other axis has its smallest size.
 
@@ -204,11 +204,11 @@ def _check_smallest(
             fix = f"write a larger min for {join_words(map(quote, bases), 'or')}"
             fix += f", or axes.{name}.min = {size}" if size >= 0 else ""
             message = f"is {_format_size(size, rule, smallest)}, but takes sizes of "
-            model.add_problem(("axes", name), f"{message}at least {axes[name].min}; {fix}")
+            entry.add_problem(("axes", name), f"{message}at least {axes[name].min}; {fix}")
 
 
 def _check_example(
-    model: EffectiveSettings, axes: Mapping[str, Axis], name: str, sizes: Mapping[str, int]
+    entry: EffectiveSettings, axes: Mapping[str, Axis], name: str, sizes: Mapping[str, int]
 ) -> None:
     """Report a derived axis without a possible example."""
     axis, size = axes[name], sizes[name]
@@ -219,10 +219,10 @@ def _check_example(
     fix = f"change the example or the limits of {join_words(map(quote, bases), 'or')}"
     if not axis.allows(size):
         message = f"{text}, but takes sizes of {format_size_limits(axis)}; {fix}"
-        model.add_problem(("axes", name), message)
+        entry.add_problem(("axes", name), message)
     elif size < 2:
         message = f"{text}, which the exporter would turn into a constant; {fix}"
-        model.add_problem(("axes", name), message)
+        entry.add_problem(("axes", name), message)
 
 
 def find_size_problem(axes: Sequence[Axis], sizes: Mapping[str, int]) -> str:
@@ -252,7 +252,7 @@ def _format_size(size: int, rule: SizeRule, sizes: Mapping[str, int]) -> str:
 
 
 def _check_written_sizes(
-    model: EffectiveSettings, shapes: Sequence[NamedShape], axes: Sequence[Axis]
+    entry: EffectiveSettings, shapes: Sequence[NamedShape], axes: Sequence[Axis]
 ) -> None:
     """Report sizes in `shape` that differ from the computed ones, with `dynamic_axes`."""
     derived = {axis.name: axis for axis in axes if axis.rule and axis.example is not None}
@@ -262,4 +262,4 @@ def _check_written_sizes(
             if axis and axis.rule and size != axis.example:
                 message = f"the axis {quote(axis.name)} has the size {size} here, but "
                 message += f"{axis.rule.formula} is {axis.example}"
-                model.add_problem((*shape.path, "shape", index), message)
+                entry.add_problem((*shape.path, "shape", index), message)

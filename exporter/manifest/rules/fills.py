@@ -43,7 +43,7 @@ _DTYPES = {
 
 
 def resolve_fill(
-    model: EffectiveSettings,
+    entry: EffectiveSettings,
     path: KeyPath,
     fill: str | FillTable,
     dtype: str,
@@ -59,9 +59,9 @@ def resolve_fill(
         elif dtype in _INTS:
             example = "fill = { randint = [0, 10] }"
         message = f"'{kind}' does not suit {dtype}; write, for example, {example}"
-        model.add_problem(path, message)
-    elif problem := _find_problem(model, kind, value, dtype):
-        model.add_problem((*path, kind), problem)
+        entry.add_problem(path, message)
+    elif problem := _find_problem(entry, kind, value, dtype):
+        entry.add_problem((*path, kind), problem)
     match kind:
         case "uniform" | "randint":
             axis = next((each for each in value if isinstance(each, str)), "")
@@ -76,10 +76,10 @@ def resolve_fill(
         case "value":
             return Fill(kind=kind, value=value)
         case "file" | "image":
-            file = model.check_data_file((*path, kind), value)
+            file = entry.check_data_file((*path, kind), value)
             return Fill(kind=kind, file=file, mode=mode if kind == "image" else "")
         case "python":
-            function = model.check_function((*path, kind), value)
+            function = entry.check_function((*path, kind), value)
             return Fill(kind=kind, python=function)
         case _:
             return Fill.model_validate({"kind": kind})
@@ -102,7 +102,7 @@ def find_value_problem(value: object, dtype: str) -> str:
     return ""
 
 
-def _find_problem(model: EffectiveSettings, kind: str, value: Any, dtype: str) -> str:
+def _find_problem(entry: EffectiveSettings, kind: str, value: Any, dtype: str) -> str:
     if kind == "value":
         return find_value_problem(value, dtype)
     if kind not in ("uniform", "randint"):
@@ -111,7 +111,7 @@ def _find_problem(model: EffectiveSettings, kind: str, value: Any, dtype: str) -
     if isinstance(low, str):
         return f"the lower end is {quote(low)}; write an integer, and the axis as the upper end"
     if isinstance(high, str):
-        tables = model.settings.axes if model.has_valid("axes") else {}
+        tables = entry.settings.axes if entry.has_valid("axes") else {}
         axis = tables.get(high, AxisTable())
         if axis.min <= low:
             size = f"the axis {quote(high)} may be {axis.min}"
@@ -133,24 +133,24 @@ def _flatten(value: object) -> Iterator[object]:
         yield value
 
 
-def check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
+def check_fills(entry: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
     """Report lengths, masks and pictures that do not fit the shapes of the inputs."""
     dims = (dim for shape in shapes.values() if shape.is_input for dim in shape.dims)
     axes = [dim for dim in dims if isinstance(dim, str)]
-    for path, name, fill in _list_fill_tables(model):
+    for path, name, fill in _list_fill_tables(entry):
         ends = {"lengths_of": fill.lengths_of, "randint": (fill.randint or (0, 0))[-1]}
         for key, axis in ends.items():
             if isinstance(axis, str) and axis not in axes:
                 message = f"no input has this axis{suggest_name(axis, axes)}"
-                model.add_problem((*path, key), message)
+                entry.add_problem((*path, key), message)
         if fill.image:
             shape = next(shape for shape in shapes.values() if shape.name == name)
             if problem := _find_image_problem(shape.dims, 3 if fill.mode in (None, "RGB") else 1):
-                model.add_problem((*path, "image"), problem)
+                entry.add_problem((*path, "image"), problem)
         for key in ("mask", "padding"):
             if getattr(fill, key) and () in [s.dims for s in shapes.values() if s.name == name]:
                 message = "a scalar has no rows; add the axis of the sequence to `shape`"
-                model.add_problem((*path, key), message)
+                entry.add_problem((*path, key), message)
 
 
 def _find_image_problem(dims: tuple[Dim, ...], channels: int) -> str:
@@ -164,12 +164,12 @@ def _find_image_problem(dims: tuple[Dim, ...], channels: int) -> str:
     return ""
 
 
-def _list_fill_tables(model: EffectiveSettings) -> Iterator[tuple[KeyPath, str, FillTable]]:
+def _list_fill_tables(entry: EffectiveSettings) -> Iterator[tuple[KeyPath, str, FillTable]]:
     """Yield the path, the input and the table of each fill of the inputs and the cases."""
-    for index, table in enumerate(model.settings.inputs):
+    for index, table in enumerate(entry.settings.inputs):
         if isinstance(table.fill, FillTable):
             yield ("inputs", index, "fill"), table.name, table.fill
-    for index, case in enumerate(model.settings.cases if model.has_valid("cases") else ()):
+    for index, case in enumerate(entry.settings.cases if entry.has_valid("cases") else ()):
         for name, value in case.values.items():
             if isinstance(value, FillTable):
                 yield ("cases", index, "values", name), name, value
@@ -180,9 +180,9 @@ def format_dims(dims: tuple[Dim, ...]) -> str:
 
 
 def resolve_inputs_from(
-    model: EffectiveSettings, path: KeyPath, function: str
+    entry: EffectiveSettings, path: KeyPath, function: str
 ) -> InputsFrom | None:
     """Return the checked function that creates the call, or None if none is set."""
     if not function:
         return None
-    return InputsFrom(function=model.check_function(path, function))
+    return InputsFrom(function=entry.check_function(path, function))

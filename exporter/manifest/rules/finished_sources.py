@@ -28,54 +28,54 @@ _FILE_OPTIONS = frozenset(
 _NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove it"
 
 
-def resolve_artifact(model: EffectiveSettings) -> str:
+def resolve_artifact(entry: EffectiveSettings) -> str:
     """Return the path relative to the model's manifest, with the placeholder.
 
     If there is none, check that an exporter can write the files.
     """
-    if model.settings.artifact:
-        return _resolve_file(model)
-    check_exporter(model)
-    check_sequences(model)
-    if model.settings.source.endswith(SAVED_MODELS):
-        _check_saved_source(model)
+    if entry.settings.artifact:
+        return _resolve_file(entry)
+    check_exporter(entry)
+    check_sequences(entry)
+    if entry.settings.source.endswith(SAVED_MODELS):
+        _check_saved_source(entry)
     return ""
 
 
-def _resolve_file(model: EffectiveSettings) -> str:
-    settings = model.settings
+def _resolve_file(entry: EffectiveSettings) -> str:
+    settings = entry.settings
     text = settings.artifact
-    for path in _list_export_keys(model):
-        model.add_problem(path, _NOT_EXPORTED)
+    for path in _list_export_keys(entry):
+        entry.add_problem(path, _NOT_EXPORTED)
     if not text.endswith(".onnx"):
-        model.add_problem(_ARTIFACT, f"expected a file with the suffix .onnx, got {quote(text)}")
+        entry.add_problem(_ARTIFACT, f"expected a file with the suffix .onnx, got {quote(text)}")
         return text
-    if not model.has_valid("opsets"):
+    if not entry.has_valid("opsets"):
         return text
     if len(settings.opsets) > 1 and OPSET_PLACEHOLDER not in text:
         example = f"{text.removesuffix('.onnx')}-{OPSET_PLACEHOLDER}.onnx"
         message = f"each of the opsets {format_opsets(settings.opsets)} needs a file of its own"
-        model.add_problem(
+        entry.add_problem(
             _ARTIFACT, f"{message}; write {OPSET_PLACEHOLDER} in the path: {quote(example)}"
         )
         return text
     for opset in settings.opsets:
-        model.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
-    return model.relate(_ARTIFACT, text)
+        entry.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
+    return entry.relate(_ARTIFACT, text)
 
 
-def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
+def _list_export_keys(entry: EffectiveSettings) -> Iterator[KeyPath]:
     """Yield the entry's own keys that control an export; inherited ones are ignored."""
     for key in ("exporter", "capture"):
-        if model.origins.get((key,)) is model.entry:
+        if entry.origins.get((key,)) is entry.own_layer:
             yield (key,)
-    if model.has_valid("options"):
-        for key in model.settings.options.list_explicit():
-            if key not in _FILE_OPTIONS and model.find_layer(("options", key)) is model.entry:
+    if entry.has_valid("options"):
+        for key in entry.settings.options.list_explicit():
+            if key not in _FILE_OPTIONS and entry.find_layer(("options", key)) is entry.own_layer:
                 yield ("options", key)
-    if not model.has_valid("overrides") or model.find_layer(("overrides",)) is not model.entry:
+    if not entry.has_valid("overrides") or entry.find_layer(("overrides",)) is not entry.own_layer:
         return
-    for index, table in enumerate(model.settings.overrides):
+    for index, table in enumerate(entry.settings.overrides):
         for key in ("exporter", "capture"):
             if key in table.model_fields_set:
                 yield ("overrides", index, key)
@@ -84,40 +84,40 @@ def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
                 yield ("overrides", index, "options", key)
 
 
-def _check_saved_source(model: EffectiveSettings) -> None:
+def _check_saved_source(entry: EffectiveSettings) -> None:
     """Report keys and exporters that do not apply to a saved model."""
-    settings = model.settings
-    if not model.has_valid("source"):
+    settings = entry.settings
+    if not entry.has_valid("source"):
         return
     subject = "a saved TorchScript module"
     exporter: ExporterName = "torchscript"
     if settings.source.endswith(".pt2"):
         subject, exporter = "a saved program", "dynamo"
-        if ("weights",) in model.origins:
-            model.add_problem(("weights",), f"{subject} contains its own weights; remove this key")
+        if ("weights",) in entry.origins:
+            entry.add_problem(("weights",), f"{subject} contains its own weights; remove this key")
         if settings.mode == "train":
             message = f"{subject} has the mode of its capture; remove this key"
-            model.add_problem(("mode",), message)
+            entry.add_problem(("mode",), message)
         if settings.precision is not None:
             message = f"{subject} has the precision of its capture; remove this key"
-            model.add_problem(("precision",), message)
+            entry.add_problem(("precision",), message)
     elif not settings.source.endswith(".pt"):
         return
     if settings.init:
-        model.add_problem(("init",), f"{subject} takes no init arguments; remove this key")
+        entry.add_problem(("init",), f"{subject} takes no init arguments; remove this key")
     message = f"only {EXPORTER_TITLES[exporter]} can export {subject}"
-    for variant in split_variants(model):
+    for variant in split_variants(entry):
         settings = variant.settings
         key = "exporter" if settings.exporter != "auto" else "capture"
         if list_exporters(settings) == {exporter}:
             if settings.capture in ("strict", "draft"):
                 path = variant.find_path("capture") or ("capture",)
-                model.add_problem(path, f"{subject} is already captured; remove this key")
+                entry.add_problem(path, f"{subject} is already captured; remove this key")
         elif settings.exporter != "auto" or settings.capture is not None:
-            model.add_problem(variant.find_path(key) or (key,), message)
+            entry.add_problem(variant.find_path(key) or (key,), message)
         else:
             is_old = exporter == "torchscript"
             others = [opset for opset in settings.opsets if (opset >= FIRST_DYNAMO_OPSET) is is_old]
             fix = f"but 'auto' selects the other exporter for {format_opsets(others)}; use "
             fix += f"exporter = '{exporter}', or remove them"
-            model.add_problem(("opsets",), f"{message}, {fix}")
+            entry.add_problem(("opsets",), f"{message}, {fix}")

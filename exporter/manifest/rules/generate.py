@@ -50,29 +50,29 @@ def add_interfaces(
         yield layer
 
 
-def resolve(model: EffectiveSettings) -> dict[str, Any]:
+def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     """Return the key of a model that generates, and report keys that do not apply to it."""
-    settings = model.settings
-    if not (settings.generate and model.has_valid("generate", "exporter")):
+    settings = entry.settings
+    if not (settings.generate and entry.has_valid("generate", "exporter")):
         return {"generate": None}
     # An invalid path names a finished file, too.
-    is_export = model.has_valid("artifact") and not settings.artifact
+    is_export = entry.has_valid("artifact") and not settings.artifact
     if settings.exporter != "transformers" and is_export:
         message = 'is for exporter = "transformers"; set it, or remove this key'
-        model.add_problem(("generate",), message)
-    names = [key for key in _OTHER_KEYS if model.has_valid(key) and getattr(settings, key)]
+        entry.add_problem(("generate",), message)
+    names = [key for key in _OTHER_KEYS if entry.has_valid(key) and getattr(settings, key)]
     paths: list[KeyPath] = [(key,) for key in names]
-    if model.has_valid("inputs"):
+    if entry.has_valid("inputs"):
         keys = [(index, each.model_fields_set) for index, each in enumerate(settings.inputs)]
         wrong = [(index, used & {"at", "optional", "scalar"}) for index, used in keys]
         paths += [("inputs", index, min(used)) for index, used in wrong if used]
-    if model.has_valid("options"):
+    if entry.has_valid("options"):
         options = settings.options.list_explicit()
         paths += [("options", key) for key in options if key not in _OPTIONS]
-    if model.has_valid("overrides"):
+    if entry.has_valid("overrides"):
         for index, override in enumerate(settings.overrides):
             used = override.model_fields_set & {"exporter", "capture", "options"}
             paths += [("overrides", index, key) for key in sorted(used)]
     for path in paths:
-        model.add_problem(path, NOT_FOR_GENERATE)
+        entry.add_problem(path, NOT_FOR_GENERATE)
     return {"generate": settings.generate}

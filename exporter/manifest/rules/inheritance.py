@@ -19,13 +19,13 @@ class InheritedEntry:
     """An entry with the `[defaults]` of its file."""
 
     id: str
-    entry: Layer
+    own_layer: Layer
     defaults: Layer
 
     @property
     def parent(self) -> str:
         """The ID that the entry extends, or ""."""
-        table = self.entry.table
+        table = self.own_layer.table
         return table.extends if isinstance(table, ModelEntry) else ""
 
 
@@ -48,7 +48,7 @@ class InheritanceGraph:
             self._interfaces[file.file.name] = file.defaults
         self._unreadable.update(file.unreadable)
         for id, layer in file.entries.items():
-            entry = InheritedEntry(id=id, entry=layer, defaults=file.defaults)
+            entry = InheritedEntry(id=id, own_layer=layer, defaults=file.defaults)
             self.entries.append(entry)
             self._by_id.setdefault(id, entry)
 
@@ -67,19 +67,19 @@ class InheritanceGraph:
         `children` are the entries that inherit from it, to detect cycles.
         """
         children = (*children, entry.id)
-        if not entry.parent and "extends" not in entry.entry.broken:
-            return [entry.defaults, entry.entry]
+        if not entry.parent and "extends" not in entry.own_layer.broken:
+            return [entry.defaults, entry.own_layer]
         parent = self._by_id.get(entry.parent)
         is_cycle, is_short = entry.parent in children, len(children) < MAX_ENTRIES
         if parent is not None and not is_cycle and is_short:
-            return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
-        if "extends" not in entry.entry.broken:
+            return [entry.defaults, *self.list_layers(parent, report, children), entry.own_layer]
+        if "extends" not in entry.own_layer.broken:
             cycle = children[children.index(entry.parent) :] if is_cycle else ()
             report_parent(entry, self._by_id, self._unreadable, cycle, children[0], report)
         # Any required key may be in the unreadable parent, so none counts as missing.
         empty = Settings.model_construct(set())
-        unknown = replace(entry.entry, table=empty, broken=dict.fromkeys(Settings.required, ()))
-        return [entry.defaults, unknown, entry.entry]
+        unknown = replace(entry.own_layer, table=empty, broken=dict.fromkeys(Settings.required, ()))
+        return [entry.defaults, unknown, entry.own_layer]
 
 
 def report_parent(
@@ -113,4 +113,4 @@ def report_parent(
 
 
 def _build_problem(entry: InheritedEntry, message: str) -> Problem:
-    return entry.entry.file.build_problem((*entry.entry.path, "extends"), message)
+    return entry.own_layer.file.build_problem((*entry.own_layer.path, "extends"), message)

@@ -17,18 +17,20 @@ _DEFAULT_OPSET = 18
 _DEFAULT_DEVICE = DeviceName("cpu")
 
 
-def make_invalid_spec(model: EffectiveSettings) -> ModelSpec:
-    settings, problems = model.settings, ProblemCollector()
-    for problem in (*chain.from_iterable(model.broken.values()), *model.report):
+def make_invalid_spec(entry: EffectiveSettings) -> ModelSpec:
+    settings, problems = entry.settings, ProblemCollector()
+    for problem in (*chain.from_iterable(entry.broken.values()), *entry.report):
         problems.add(problem)
-    own_devices = settings.devices if model.has_valid("devices") else ()
-    known_devices = [name for name in dict.fromkeys(own_devices) if name in model.context.devices]
+    own_devices = settings.devices if entry.has_valid("devices") else ()
+    known_devices = [name for name in dict.fromkeys(own_devices) if name in entry.project.devices]
     # Reports show them, and the commands select by them.
     keys = ("description", "owner", "tags")
-    shown = {key: getattr(settings, key) for key in keys if model.has_valid(key)}
+    shown = {key: getattr(settings, key) for key in keys if entry.has_valid(key)}
     return make_empty_spec(
-        model.id,
-        Location(file=model.entry.file.name, line=model.entry.file.lines[model.entry.path]),
+        entry.id,
+        Location(
+            file=entry.own_layer.file.name, line=entry.own_layer.file.lines[entry.own_layer.path]
+        ),
         problems.list_problems(),
     ).model_copy(
         update={

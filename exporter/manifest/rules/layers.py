@@ -61,7 +61,7 @@ class _ModuleNames:
 
 
 @dataclass(frozen=True, slots=True)
-class EntryContext:
+class ProjectFacts:
     """The things that entries refer to; it reads each file once."""
 
     root: Path
@@ -115,7 +115,8 @@ class EffectiveSettings:
     """The settings of one model."""
 
     id: str
-    entry: Layer
+    own_layer: Layer
+    """The table of the entry."""
     settings: Settings
     origins: Mapping[KeyPath, Layer]
     """The layer of each key, of each item of the merged tables, and of each key of an axis."""
@@ -123,7 +124,7 @@ class EffectiveSettings:
     """The problems of each key that is invalid in the layer that sets it."""
     report: ProblemCollector
     """The problems of this model only."""
-    context: EntryContext
+    project: ProjectFacts
     source_paths: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
     """The table with `repeat` of each copy, such as `("inputs", 5)`."""
 
@@ -132,7 +133,7 @@ class EffectiveSettings:
 
     def relate(self, path: KeyPath, name: str) -> str:
         """Return a name in the layer at `path` relative to the model's own manifest."""
-        folder, own_folder = self.find_layer(path).folder, self.entry.folder
+        folder, own_folder = self.find_layer(path).folder, self.own_layer.folder
         if folder == own_folder:
             return name
         return posixpath.relpath(posixpath.join(folder, name), own_folder or ".")
@@ -140,18 +141,18 @@ class EffectiveSettings:
     def find_layer(self, path: KeyPath) -> Layer:
         """Return the layer that sets the value at `path`, or the entry if none sets it."""
         layers = (self.origins.get(path[:length]) for length in (3, 2, 1))
-        return next((layer for layer in layers if layer), self.entry)
+        return next((layer for layer in layers if layer), self.own_layer)
 
     def add_problem(self, path: KeyPath, message: str) -> None:
         """Report a problem at the place of the value, which may be in another layer."""
         path = self.find_source_path(path)
         layer = self.find_layer(path)
         problem = layer.file.build_problem((*layer.path, *path), message)
-        self.report.add(problem, model="" if layer is self.entry else self.id)
+        self.report.add(problem, model="" if layer is self.own_layer else self.id)
 
     def is_own(self, path: KeyPath) -> bool:
         """Return whether the entry itself sets the value, and no layer below it."""
-        return self.find_layer(self.find_source_path(path)) is self.entry
+        return self.find_layer(self.find_source_path(path)) is self.own_layer
 
     def has_valid(self, *keys: str) -> bool:
         """Return whether all keys exist and are valid, as rules require."""
@@ -161,7 +162,7 @@ class EffectiveSettings:
 
     def first_own_key(self, *keys: str) -> KeyPath:
         """Return the first of the contradictory keys that the entry itself sets."""
-        own_keys = (key for key in keys if self.origins.get((key,)) is self.entry)
+        own_keys = (key for key in keys if self.origins.get((key,)) is self.own_layer)
         return (next(own_keys, keys[0]),)
 
     def check_source(self, path: KeyPath, text: str) -> str:
@@ -176,8 +177,8 @@ class EffectiveSettings:
             # must also work in an environment without the packages of the models. The export
             # reports it.
             if file := python_source.find_module_file(location, self.list_folders()):
-                self.context.files.add(file)
-                root = self.context.root
+                self.project.files.add(file)
+                root = self.project.root
                 name = file.relative_to(root).as_posix() if file.is_relative_to(root) else location
                 self._check_attribute(path, file, (name, attribute))
             return text
@@ -197,7 +198,7 @@ class EffectiveSettings:
         name = self._resolve_name(path, location)
         if not name:
             return text
-        file = self.context.find_file(name) or self.context.root / name
+        file = self.project.find_file(name) or self.project.root / name
         self._check_attribute(path, file, (name, attribute))
         return f"{self.relate(path, location)}:{attribute}"
 
@@ -224,7 +225,7 @@ class EffectiveSettings:
 
     def list_folders(self) -> list[str]:
         """Return the folders in which the modules of a model are searched first."""
-        return [str(self.context.root / self.entry.folder), str(self.context.root)]
+        return [str(self.project.root / self.own_layer.folder), str(self.project.root)]
 
     def _resolve_name(self, path: KeyPath, text: str) -> str:
         """Return the file relative to the project's root, or "" if it does not exist."""
@@ -233,9 +234,9 @@ class EffectiveSettings:
             self.add_problem(path, f"{message}, got {quote(text)}")
             return ""
         name = posixpath.normpath(posixpath.join(self.find_layer(path).folder, text))
-        if self.context.find_file(name):
+        if self.project.find_file(name):
             return name
-        file, hint = self.context.root / name, ""
+        file, hint = self.project.root / name, ""
         with suppress(OSError):
             names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
             if close := difflib.get_close_matches(file.stem, names, n=1):
@@ -245,7 +246,7 @@ class EffectiveSettings:
 
     def _check_attribute(self, path: KeyPath, file: Path, reference: tuple[str, str]) -> None:
         name, attribute = reference
-        module = self.context.read_names(file, name)
+        module = self.project.read_names(file, name)
         if isinstance(module, Problem):
             self.report.add(module)
         elif attribute not in module.names and not module.is_open:
@@ -254,7 +255,7 @@ class EffectiveSettings:
 
 
 def merge_layers(
-    id: str, layers: Sequence[Layer], report: ProblemCollector, context: EntryContext
+    id: str, layers: Sequence[Layer], report: ProblemCollector, project: ProjectFacts
 ) -> EffectiveSettings:
     """Merge the layers, lowest first; the last one is the entry."""
     values: dict[str, Any] = {}
@@ -290,12 +291,12 @@ def merge_layers(
         values["options"] = OptionsTable.model_construct(keys, **values["options"])
     return EffectiveSettings(
         id=id,
-        entry=layers[-1],
+        own_layer=layers[-1],
         settings=Settings.model_construct(set(values), **{**read_defaults(Settings), **values}),
         origins=origins,
         broken=broken,
         report=report,
-        context=context,
+        project=project,
     )
 
 
@@ -327,45 +328,45 @@ _Resolved = TypeVar("_Resolved", Expectation, Skip)
 
 
 def resolve_conditions(
-    model: EffectiveSettings, key: str, type: type[_Resolved]
+    entry: EffectiveSettings, key: str, type: type[_Resolved]
 ) -> tuple[_Resolved, ...]:
-    tables = enumerate(getattr(model.settings, key))
+    tables = enumerate(getattr(entry.settings, key))
     return tuple(
-        type.from_fields(table, opsets=resolve_condition(model, (key, index), table))
+        type.from_fields(table, opsets=resolve_condition(entry, (key, index), table))
         for index, table in tables
     )
 
 
 def resolve_condition(
-    model: EffectiveSettings, path: KeyPath, table: ConditionTable
+    entry: EffectiveSettings, path: KeyPath, table: ConditionTable
 ) -> tuple[int, ...] | None:
     """Check the device of a condition and return its opsets, or None if it has no opset."""
-    devices = model.settings.devices
+    devices = entry.settings.devices
     suffixes = dict.fromkeys(DeviceName(name).suffix_pattern for name in devices)
-    if model.has_valid("devices") and not any(
+    if entry.has_valid("devices") and not any(
         DeviceName(name).matches(table.device) for name in devices
     ):
         hint = suggest_nearest(table.device, [*devices, *(f"*@{each}" for each in suffixes)])
         message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
-        model.add_problem((*path, "device"), message)
+        entry.add_problem((*path, "device"), message)
     if table.opset is None:
         return None
-    opsets = tuple(opset for opset in table.opset if opset in model.settings.opsets)
+    opsets = tuple(opset for opset in table.opset if opset in entry.settings.opsets)
     # A condition of the defaults is for all models, of which some may have other opsets.
-    if not opsets and model.has_valid("opsets") and model.is_own(path):
-        promised = format_opsets(model.settings.opsets)
-        model.add_problem(
+    if not opsets and entry.has_valid("opsets") and entry.is_own(path):
+        promised = format_opsets(entry.settings.opsets)
+        entry.add_problem(
             (*path, "opset"), f"matches none of the model's opsets {promised}; use one of them"
         )
     return opsets
 
 
-def resolve_tolerance(model: EffectiveSettings, path: KeyPath, table: ToleranceTable) -> Tolerance:
-    tables, devices = table.__pydantic_extra__ or {}, model.context.devices
+def resolve_tolerance(entry: EffectiveSettings, path: KeyPath, table: ToleranceTable) -> Tolerance:
+    tables, devices = table.__pydantic_extra__ or {}, entry.project.devices
     for name in tables:
         if name not in FLOATS and name not in devices:
             hint = suggest_nearest(name, [*FLOATS, *devices])
-            model.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
+            entry.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
     return Tolerance.from_fields(
         _resolve_bound(table),
         by_dtype={name: _resolve_bound(each) for name, each in tables.items() if name in FLOATS},
@@ -397,14 +398,14 @@ class Variant:
         return None if self.override is None else ("overrides", self.override, key)
 
 
-def split_variants(model: EffectiveSettings) -> tuple[Variant, ...]:
+def split_variants(entry: EffectiveSettings) -> tuple[Variant, ...]:
     """Group the opsets of a model by the exporter and capture of its overrides.
 
     Returns:
         An empty tuple if one of these keys is invalid.
     """
-    settings = model.settings
-    if not model.has_valid("exporter", "capture", "opsets", "overrides"):
+    settings = entry.settings
+    if not entry.has_valid("exporter", "capture", "opsets", "overrides"):
         return ()
     groups: dict[tuple[object, object, int | None], list[int]] = {}
     for opset in settings.opsets:

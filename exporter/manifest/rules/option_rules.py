@@ -33,20 +33,20 @@ _OVERRIDDEN = {key: each for key, each in read_keys(Override).items() if each.ga
 _CONDITIONS = ("opset", "device")
 
 
-def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
+def resolve_options(entry: EffectiveSettings) -> dict[str, Plain]:
     """Return the options of the entry, after a check of these and of those of its overrides."""
-    options = model.settings.options.list_explicit()
-    is_exported = model.has_valid("artifact") and not model.settings.artifact
-    if is_exported and model.has_valid("exporter", "capture", "opsets", "overrides"):
-        _check_options(model, ("options",), options, None)
-        for index, table in enumerate(model.settings.overrides):
+    options = entry.settings.options.list_explicit()
+    is_exported = entry.has_valid("artifact") and not entry.settings.artifact
+    if is_exported and entry.has_valid("exporter", "capture", "opsets", "overrides"):
+        _check_options(entry, ("options",), options, None)
+        for index, table in enumerate(entry.settings.overrides):
             path: KeyPath = ("overrides", index, "options")
-            _check_options(model, path, table.options.list_explicit(), table.opset)
-    return _check_module_types(model, ("options",), options)
+            _check_options(entry, path, table.options.list_explicit(), table.opset)
+    return _check_module_types(entry, ("options",), options)
 
 
 def _check_options(
-    model: EffectiveSettings,
+    entry: EffectiveSettings,
     path: KeyPath,
     options: Mapping[str, Plain],
     opsets: tuple[int, ...] | None,
@@ -54,7 +54,7 @@ def _check_options(
     """Report options that the exporters of these opsets do not have."""
     exporters = {
         opset: exporter
-        for opset, exporter in map_exporters(model).items()
+        for opset, exporter in map_exporters(entry).items()
         if opsets is None or opset in opsets
     }
     used = set(exporters.values())
@@ -66,29 +66,29 @@ def _check_options(
             limit = "from" if other == "dynamo" else "below"
             message = f"{current} does not have the option '{key}'; {other} has it, which 'auto' "
             message += f"selects {limit} opset {FIRST_DYNAMO_OPSET}"
-            model.add_problem((*path, key), message)
+            entry.add_problem((*path, key), message)
     early = [
         opset
         for opset, exporter in exporters.items()
         if exporter == "torchscript" and opset < _FIRST_FUNCTION_OPSET
     ]
     has_override = opsets is None and any(
-        FUNCTIONS in table.options.list_explicit() for table in model.settings.overrides
+        FUNCTIONS in table.options.list_explicit() for table in entry.settings.overrides
     )
     if options.get(FUNCTIONS) and early and not has_override:
         message = f"ONNX has functions from opset {_FIRST_FUNCTION_OPSET}, not at "
         message += f"{format_opsets(early)}; write it in [[models.ID.overrides]] with "
         message += f'opset = ">={_FIRST_FUNCTION_OPSET}"'
-        model.add_problem((*path, FUNCTIONS), message)
+        entry.add_problem((*path, FUNCTIONS), message)
     if "export_params" in options and not options["export_params"]:
         for key in _FOLDING_OPTIONS:
             if options.get(key):
                 message = "computes new weights, but `export_params = false` removes them from the"
-                model.add_problem((*path, key), f"{message} file; remove one of the two")
+                entry.add_problem((*path, key), f"{message} file; remove one of the two")
 
 
 def _check_module_types(
-    model: EffectiveSettings, path: KeyPath, options: Mapping[str, Any]
+    entry: EffectiveSettings, path: KeyPath, options: Mapping[str, Any]
 ) -> dict[str, Plain]:
     types = options.get(FUNCTIONS)
     if not isinstance(types, tuple):
@@ -97,27 +97,27 @@ def _check_module_types(
     for index, text in enumerate(types):
         item: KeyPath = (*path, FUNCTIONS, index)
         if ":" in text:
-            checked.append(model.check_source(item, text))
+            checked.append(entry.check_source(item, text))
         else:
             form = '"file.py:Class" or "package.module:Class"'
-            model.add_problem(item, f"expected {form}, got {quote(text)}")
+            entry.add_problem(item, f"expected {form}, got {quote(text)}")
     return {**options, FUNCTIONS: checked}
 
 
-def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
+def resolve_overrides(entry: EffectiveSettings) -> tuple[Override, ...]:
     overrides = []
-    for index, table in enumerate(model.settings.overrides):
+    for index, table in enumerate(entry.settings.overrides):
         path: KeyPath = ("overrides", index)
-        _check_keys(model, path, table)
+        _check_keys(entry, path, table)
         tolerance = None
         if table.tolerance:
-            tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance)
+            tolerance = resolve_tolerance(entry, (*path, "tolerance"), table.tolerance)
         overrides.append(
             Override.from_fields(
                 table,
-                opsets=resolve_condition(model, path, table),
+                opsets=resolve_condition(entry, path, table),
                 options=_check_module_types(
-                    model, (*path, "options"), table.options.list_explicit()
+                    entry, (*path, "options"), table.options.list_explicit()
                 ),
                 tolerance=tolerance,
             )
@@ -125,16 +125,16 @@ def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
     return tuple(overrides)
 
 
-def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
+def _check_keys(entry: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
     keys = table.list_explicit()
     if not any(key in keys for key in _CONDITIONS):
         message = "needs `opset` or `device`; write settings for all cells in the entry itself"
-        model.add_problem(path, message)
+        entry.add_problem(path, message)
     if all(key in _CONDITIONS for key in keys):
         names = join_words((f"`{key}`" for key in _OVERRIDDEN), "or")
-        model.add_problem(path, f"changes nothing; needs {names}")
+        entry.add_problem(path, f"changes nothing; needs {names}")
     for key in keys:
         # All devices use the same file of an opset.
         if key in _OVERRIDDEN and _OVERRIDDEN[key].affects == "file" and table.device != "*":
             message = "all devices use the same file of an opset; remove `device` or this key"
-            model.add_problem((*path, key), message)
+            entry.add_problem((*path, key), message)

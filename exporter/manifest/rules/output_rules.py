@@ -17,36 +17,36 @@ _FIX = "use an input with axes of the output, each once, and the size 1 elsewher
 
 
 def resolve_comparators(
-    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
+    entry: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
 ) -> list[Comparator | None]:
     """Return the comparator of each output; report masks and comparators that do not fit it."""
-    _check_masks(model, shapes)
+    _check_masks(entry, shapes)
     comparators: list[Comparator | None] = []
-    for index, table in enumerate(model.settings.outputs):
+    for index, table in enumerate(entry.settings.outputs):
         compare, path = table.compare, ("outputs", index, "compare")
         if compare is None:
             comparators.append(None)
             continue
         comparator = (
-            Comparator(call=model.check_function(path, compare))
+            Comparator(call=entry.check_function(path, compare))
             if isinstance(compare, str)
             else Comparator.from_fields(compare)
         )
         comparators.append(comparator)
-        if problem := _find_comparator_problem(model, index, comparator, shapes):
-            model.add_problem(path, problem)
+        if problem := _find_comparator_problem(entry, index, comparator, shapes):
+            entry.add_problem(path, problem)
     return comparators
 
 
 def _find_comparator_problem(
-    model: EffectiveSettings,
+    entry: EffectiveSettings,
     index: int,
     comparator: Comparator,
     shapes: Mapping[KeyPath, NamedShape],
 ) -> str:
     """Return why a comparator does not fit its output, or ""."""
-    table = model.settings.outputs[index]
-    dtype = resolve_dtype(model.settings, table)
+    table = entry.settings.outputs[index]
+    dtype = resolve_dtype(entry.settings, table)
     is_exact = dtype not in FLOATS and not (comparator.rows or comparator.call)
     if table.kind == "sequence" or dtype in COMPLEX or is_exact:
         kind = "a list of tensors" if table.kind == "sequence" else dtype
@@ -58,7 +58,7 @@ def _find_comparator_problem(
     if not comparator.rows:
         return ""
     dims = shapes["outputs", index].dims if ("outputs", index) in shapes else ()
-    names = {each.name: number for number, each in enumerate(model.settings.outputs)}
+    names = {each.name: number for number, each in enumerate(entry.settings.outputs)}
     leading = dims[: max(len(dims) - 1, 1)]
     if not dims:
         return "needs rows, and the output is a scalar; remove it"
@@ -68,28 +68,28 @@ def _find_comparator_problem(
         other, text = shapes["outputs", names[name]].dims, ""
         if other[: len(leading)] != leading:
             text = f"{quote(name)} {format_dims(other)} lacks the rows {format_dims(leading)}"
-        elif model.settings.outputs[names[name]].compare:
+        elif entry.settings.outputs[names[name]].compare:
             text = f"{quote(name)} has a comparator of its own; remove one of the two"
         if text:
             return text
     return ""
 
 
-def _check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
+def _check_masks(entry: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
     inputs = {shape.name: shape for shape in shapes.values() if shape.is_input}
-    for index, table in enumerate(model.settings.outputs):
+    for index, table in enumerate(entry.settings.outputs):
         name, path = table.masked_by, ("outputs", index, "masked_by")
         if name is None or ("outputs", index) not in shapes:
             continue
         if name not in inputs:
-            model.add_problem(path, f"no input has this name{suggest_name(name, inputs)}")
+            entry.add_problem(path, f"no input has this name{suggest_name(name, inputs)}")
         elif table.kind == "sequence":
             message = "a list of tensors has no common positions; remove `masked_by` or `kind`"
-            model.add_problem(path, message)
+            entry.add_problem(path, message)
         elif problem := _find_mask_problem(inputs[name].dims, shapes["outputs", index].dims):
             mask = f"the mask {quote(name)} {format_dims(inputs[name].dims)}"
             message = f"{mask} does not fit the output: {problem}; {_FIX}"
-            model.add_problem(path, message)
+            entry.add_problem(path, message)
 
 
 def _find_mask_problem(mask: tuple[Dim, ...], output: tuple[Dim, ...]) -> str:

@@ -320,25 +320,25 @@ def _list_targets(statement: ast.AST) -> list[str]:
 _MISSING = "needs the key 'name'"
 
 
-def complete_input_names(model: EffectiveSettings) -> EffectiveSettings:
+def complete_input_names(entry: EffectiveSettings) -> EffectiveSettings:
     """Return the model with a name for each input; report inputs that can have none."""
-    if not model.has_valid("inputs") or all(table.name for table in model.settings.inputs):
-        return model
-    tables = list(model.settings.inputs)
-    for index, path in enumerate(list_call_paths(model)):
+    if not entry.has_valid("inputs") or all(table.name for table in entry.settings.inputs):
+        return entry
+    tables = list(entry.settings.inputs)
+    for index, path in enumerate(list_call_paths(entry)):
         if tables[index].name:
             continue
         try:
-            name = _find_name(model, path)
+            name = _find_name(entry, path)
         except UnreadableForward as error:
-            model.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
+            entry.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
             name = f"inputs[{index}]"
         tables[index] = tables[index].model_copy(update={"name": name})
-    settings = model.settings.model_copy(update={"inputs": tuple(tables)})
-    return replace(model, settings=settings)
+    settings = entry.settings.model_copy(update={"inputs": tuple(tables)})
+    return replace(entry, settings=settings)
 
 
-def _find_name(model: EffectiveSettings, path: str) -> str:
+def _find_name(entry: EffectiveSettings, path: str) -> str:
     if not path:
         raise UnreadableForward("the function of `inputs_from` creates the call")
     root, (step, *inner) = parse_call_path(path)
@@ -346,9 +346,9 @@ def _find_name(model: EffectiveSettings, path: str) -> str:
         raise UnreadableForward(f"{quote(path)} is inside a container")
     if root == "kwargs":
         return str(step)
-    if not model.has_valid("source"):
+    if not entry.has_valid("source"):
         raise UnreadableForward("the source is not valid")
-    forward, position = _read_source(model, model.settings.source), int(step)
+    forward, position = _read_source(entry, entry.settings.source), int(step)
     names = forward.positional
     if position < len(names):
         return names[position]
@@ -358,7 +358,7 @@ def _find_name(model: EffectiveSettings, path: str) -> str:
     raise UnreadableForward(f"`forward` has {available}, so position {position} has no parameter")
 
 
-def _read_source(model: EffectiveSettings, source: str) -> ForwardParameters:
+def _read_source(entry: EffectiveSettings, source: str) -> ForwardParameters:
     """Return the parameters of `forward` of a source.
 
     Raises:
@@ -368,12 +368,12 @@ def _read_source(model: EffectiveSettings, source: str) -> ForwardParameters:
     if not location:
         raise UnreadableForward("a saved model has no parameters that can be read")
     if location.endswith(".py"):
-        folder = model.find_layer(("source",)).folder
-        file = model.context.find_file(posixpath.normpath(posixpath.join(folder, location)))
+        folder = entry.find_layer(("source",)).folder
+        file = entry.project.find_file(posixpath.normpath(posixpath.join(folder, location)))
     else:
-        file = find_module_file(location, model.list_folders())
+        file = find_module_file(location, entry.list_folders())
     if file is None:
         raise UnreadableForward(f"the source of {quote(location)} is not found")
-    forward = read_forward(file, attribute, model.list_folders())
-    model.context.files.update(forward.files)
+    forward = read_forward(file, attribute, entry.list_folders())
+    entry.project.files.update(forward.files)
     return forward

@@ -24,32 +24,32 @@ _REPEATED = ("inputs", "outputs", "constants", "containers")
 _Repeatable: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
 
 
-def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
+def expand_repeats(entry: EffectiveSettings) -> EffectiveSettings:
     """Return the model with a separate table for each copy."""
-    keys = (key for key in _REPEATED if model.has_valid(key))
-    every = (table for key in keys for table in getattr(model.settings, key))
+    keys = (key for key in _REPEATED if entry.has_valid(key))
+    every = (table for key in keys for table in getattr(entry.settings, key))
     if not any(each.repeat or PLACEHOLDER.search(getattr(each, "at", "") or "") for each in every):
-        return model
+        return entry
     source_paths: dict[KeyPath, KeyPath] = {}
     settings: dict[str, Any] = {}
     for key in _REPEATED:
-        if not model.has_valid(key):
+        if not entry.has_valid(key):
             continue
         copies: list[tuple[int, _Repeatable]] = []
-        tables = enumerate(getattr(model.settings, key))
+        tables = enumerate(getattr(entry.settings, key))
         for repeat, group in groupby(tables, key=lambda pair: pair[1].repeat):
             if not repeat:
-                copies += [(i, _check_single(model, (key, i), table)) for i, table in group]
+                copies += [(i, _check_single(entry, (key, i), table)) for i, table in group]
                 continue
             ((name, count),) = repeat.items()
-            valid = [(i, t) for i, t in group if _check_repeated(model, (key, i), t, name)]
+            valid = [(i, t) for i, t in group if _check_repeated(entry, (key, i), t, name)]
             copies += [
                 (i, _copy_table(t, name, number)) for number in range(count) for i, t in valid
             ]
         settings[key] = tuple(table for _, table in copies)
         source_paths |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
-    expanded = model.settings.model_copy(update=settings)
-    return replace(model, settings=expanded, source_paths=source_paths)
+    expanded = entry.settings.model_copy(update=settings)
+    return replace(entry, settings=expanded, source_paths=source_paths)
 
 
 def _find_texts(table: _Repeatable) -> Mapping[str, str]:
@@ -58,30 +58,30 @@ def _find_texts(table: _Repeatable) -> Mapping[str, str]:
     return {key: text for key, text in texts.items() if isinstance(text, str) and text}
 
 
-def _check_repeated(model: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
+def _check_repeated(entry: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
     """Return whether every copy gets its own name and path; report problems."""
-    count = len(model.report)
+    count = len(entry.report)
     if isinstance(table, InputTable) and not table.name:
-        model.add_problem(path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`")
+        entry.add_problem(path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`")
     for key, text in _find_texts(table).items():
         placeholders = PLACEHOLDER.findall(text)
         for placeholder in placeholders:
             if placeholder != name:
                 hint = suggest_nearest(placeholder, (name,))
                 message = f"expected '{{{name}}}' of `repeat`, got '{{{placeholder}}}'{hint}"
-                model.add_problem((*path, key), message)
+                entry.add_problem((*path, key), message)
         if not placeholders:
-            model.add_problem((*path, key), f"is the same for every copy; add '{{{name}}}' to it")
-    return len(model.report) == count
+            entry.add_problem((*path, key), f"is the same for every copy; add '{{{name}}}' to it")
+    return len(entry.report) == count
 
 
-def _check_single(model: EffectiveSettings, path: KeyPath, table: _Repeatable) -> _Repeatable:
+def _check_single(entry: EffectiveSettings, path: KeyPath, table: _Repeatable) -> _Repeatable:
     """Return a table without `repeat`; report a placeholder in its path and replace it by 0."""
     call_path = _find_texts(table).get("at", "")
     placeholders = PLACEHOLDER.findall(call_path)
     for placeholder in placeholders:
         message = f"'{{{placeholder}}}' needs `repeat = {{ {placeholder} = COUNT }}` in this table"
-        model.add_problem((*path, "at"), message)
+        entry.add_problem((*path, "at"), message)
     if not placeholders:
         return table
     return table.model_copy(update={"at": PLACEHOLDER.sub("0", call_path)})

@@ -14,15 +14,15 @@ from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath, quote
 
 
-def resolve(model: EffectiveSettings) -> dict[str, Any]:
+def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     """Return the rollout with a feed for each layer, and report feeds that do not fit."""
-    if not model.has_valid("inputs", "outputs", "rollout", "generate"):
+    if not entry.has_valid("inputs", "outputs", "rollout", "generate"):
         return {}
-    table = _find_loop(model)
-    named = {(shape.is_input, shape.name): shape for shape in resolve_shapes(model)}
+    table = _find_loop(entry)
+    named = {(shape.is_input, shape.name): shape for shape in resolve_shapes(entry)}
     tables = {
         (is_input, each.name): each
-        for is_input, items in ((True, model.settings.inputs), (False, model.settings.outputs))
+        for is_input, items in ((True, entry.settings.inputs), (False, entry.settings.outputs))
         for each in items
     }
     feeds: dict[str, str] = {}
@@ -38,7 +38,7 @@ def resolve(model: EffectiveSettings) -> dict[str, Any]:
                 each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
             ]
         if not pairs:
-            model.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
+            entry.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
         for one, other in pairs:
             keys = [(False, one), (True, other)]
             missing = [key for key in keys if key not in named]
@@ -47,36 +47,36 @@ def resolve(model: EffectiveSettings) -> dict[str, Any]:
                 known = [each for kind, each in named if kind == is_input]
                 kind = "input" if is_input else "output"
                 text = f"no {kind} has the name {quote(name)}{suggest_name(name, known)}"
-                model.add_problem(path, text)
+                entry.add_problem(path, text)
                 continue
-            dtypes = [resolve_dtype(model.settings, tables[key]) for key in keys]
+            dtypes = [resolve_dtype(entry.settings, tables[key]) for key in keys]
             ranks = [len(named[key].dims) for key in keys]
             is_greedy = "float" in dtypes[0] and "int" in dtypes[1]
             selects_tokens |= is_greedy
             if other in feeds.values():
-                model.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
+                entry.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
             elif dtypes[0] != dtypes[1] and not is_greedy:
                 text = f"{quote(one)} is {dtypes[0]}, and {quote(other)} is {dtypes[1]}"
-                model.add_problem(path, f"{text}; feed an output of the same dtype")
+                entry.add_problem(path, f"{text}; feed an output of the same dtype")
             elif ranks[0] - is_greedy != ranks[1]:
                 shown = [format_dims(named[key].dims) for key in keys]
                 text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
-                model.add_problem(path, f"{text}; feed an output with these dimensions")
+                entry.add_problem(path, f"{text}; feed an output with these dimensions")
             feeds[one] = other
-    if model.settings.tokens is not None and not selects_tokens:
+    if entry.settings.tokens is not None and not selects_tokens:
         message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"
-        model.add_problem(("tokens",), message)
+        entry.add_problem(("tokens",), message)
     return {"rollout": Rollout(steps=table.steps, feeds=feeds) if table and feeds else None}
 
 
-def _find_loop(model: EffectiveSettings) -> Rollout | None:
+def _find_loop(entry: EffectiveSettings) -> Rollout | None:
     """Return the loop of the entry; that of a decoder that generates follows from its outputs."""
-    table, generate = model.settings.rollout, model.settings.generate
-    if generate and table and model.has_valid("exporter"):
-        model.add_problem(("rollout",), NOT_FOR_GENERATE)
+    table, generate = entry.settings.rollout, entry.settings.generate
+    if generate and table and entry.has_valid("exporter"):
+        entry.add_problem(("rollout",), NOT_FOR_GENERATE)
     if not generate or generate.part == ENCODER:
         return table
     # The names are the templates of ONNX Runtime GenAI and Optimum.
-    names = [item.name for item in model.settings.outputs if item.name.startswith("present.")]
+    names = [item.name for item in entry.settings.outputs if item.name.startswith("present.")]
     caches = {name: name.replace("present", "past_key_values", 1) for name in names}
     return Rollout(steps=generate.steps, feeds={"logits": "input_ids"} | caches)

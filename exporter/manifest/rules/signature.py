@@ -42,27 +42,27 @@ class NamedShape:
         return self.path[0] == "inputs"
 
 
-def resolve_shapes(model: EffectiveSettings) -> tuple[NamedShape, ...]:
+def resolve_shapes(entry: EffectiveSettings) -> tuple[NamedShape, ...]:
     tables: list[tuple[KeyPath, InputTable | OutputTable]] = []
-    tables += [(("inputs", index), each) for index, each in enumerate(model.settings.inputs)]
-    tables += [(("outputs", index), each) for index, each in enumerate(model.settings.outputs)]
+    tables += [(("inputs", index), each) for index, each in enumerate(entry.settings.inputs)]
+    tables += [(("outputs", index), each) for index, each in enumerate(entry.settings.outputs)]
     shapes: dict[str, NamedShape] = {}
     for path, table in tables:
         if owner := shapes.get(table.name):
-            name = format_key(model.find_source_path(owner.path))
+            name = format_key(entry.find_source_path(owner.path))
             message = f"{quote(table.name)} is already the name of {name}; choose another one"
-            model.add_problem((*path, "name"), message)
+            entry.add_problem((*path, "name"), message)
         else:
             dims = tuple(table.shape)
             shapes[table.name] = NamedShape(path=path, name=table.name, dims=dims, sizes={})
-    if model.has_valid("dynamic_axes"):
-        for name, axes in model.settings.dynamic_axes.items():
+    if entry.has_valid("dynamic_axes"):
+        for name, axes in entry.settings.dynamic_axes.items():
             if name in shapes:
-                shapes[name] = _apply_dynamic_axes(model, shapes[name], axes)
+                shapes[name] = _apply_dynamic_axes(entry, shapes[name], axes)
             else:
                 hint = suggest_name(name, shapes)
                 message = f"no input or output has this name{hint}"
-                model.add_problem(("dynamic_axes", name), message)
+                entry.add_problem(("dynamic_axes", name), message)
     return tuple(shapes.values())
 
 
@@ -72,7 +72,7 @@ def resolve_dtype(settings: Settings, table: InputTable | OutputTable) -> str:
 
 
 def _apply_dynamic_axes(
-    model: EffectiveSettings, shape: NamedShape, axes: tuple[int, ...] | dict[int, str]
+    entry: EffectiveSettings, shape: NamedShape, axes: tuple[int, ...] | dict[int, str]
 ) -> NamedShape:
     key: KeyPath = ("dynamic_axes", shape.name)
     if isinstance(axes, dict):
@@ -88,40 +88,40 @@ def _apply_dynamic_axes(
         if index >= len(dims):
             extent = f"has the dimensions 0 to {len(dims) - 1}" if dims else "is a scalar"
             message = f"{quote(shape.name)} {extent}, so there is no dimension {index}"
-            model.add_problem(path, message)
+            entry.add_problem(path, message)
             continue
         current = dims[index]
         if isinstance(current, int):
             dims[index], sizes[index] = name, current
         elif index in sizes:
-            model.add_problem(path, f"dimension {index} is listed twice")
+            entry.add_problem(path, f"dimension {index} is listed twice")
         elif current != name and isinstance(axes, dict):
-            other = format_key(model.find_source_path((*shape.path, "shape", index)))
+            other = format_key(entry.find_source_path((*shape.path, "shape", index)))
             message = f"names the axis {quote(name)}, but {other} names it {quote(current)}"
-            model.add_problem(path, message)
+            entry.add_problem(path, message)
     return NamedShape(path=shape.path, name=shape.name, dims=tuple(dims), sizes=sizes)
 
 
-def list_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
+def list_call_paths(entry: EffectiveSettings) -> tuple[str, ...]:
     """Return the path of each input; without `at`, the next free position of `args`.
 
     Returns:
         Empty paths if a function creates the call.
     """
-    if model.settings.inputs_from:
-        return tuple("" for _ in model.settings.inputs)
+    if entry.settings.inputs_from:
+        return tuple("" for _ in entry.settings.inputs)
     reserved = frozenset(
         step
-        for path in (*list_paths(model, "constants"), *list_paths(model, "containers"))
+        for path in (*list_paths(entry, "constants"), *list_paths(entry, "containers"))
         if isinstance(step := parse_call_path(path)[1][0], int)
     )
     paths: list[str] = []
-    for table in model.settings.inputs:
+    for table in entry.settings.inputs:
         parsed = [parse_call_path(path) for path in paths]
         used = [steps for root, steps in parsed if root == "args"]
         paths.append(table.at or f"args[{find_next_position(used, reserved)}]")
     return tuple(paths)
 
 
-def list_paths(model: EffectiveSettings, key: str) -> list[str]:
-    return [table.at for table in getattr(model.settings, key)] if model.has_valid(key) else []
+def list_paths(entry: EffectiveSettings, key: str) -> list[str]:
+    return [table.at for table in getattr(entry.settings, key)] if entry.has_valid(key) else []

@@ -88,9 +88,9 @@ def list_torch_options(spec: ModelSpec, exporter: ExporterName) -> dict[str, Pla
     return options
 
 
-def check_exporter(model: EffectiveSettings) -> None:
+def check_exporter(entry: EffectiveSettings) -> None:
     """Report opsets that the exporter cannot write, and captures of the other exporter."""
-    for variant in split_variants(model):
+    for variant in split_variants(entry):
         settings = variant.settings
         exporter = find_common_exporter(settings.exporter, settings.capture)
         if exporter is None:
@@ -99,8 +99,8 @@ def check_exporter(model: EffectiveSettings) -> None:
         if settings.capture and settings.capture not in CAPTURES[exporter]:
             captures = join_words((f"'{capture}'" for capture in CAPTURES[exporter]), "or")
             message = f"'{settings.capture}' is not a capture of {title}; use {captures}"
-            path = variant.find_path("capture") or model.first_own_key("capture", "exporter")
-            model.add_problem(path, message)
+            path = variant.find_path("capture") or entry.first_own_key("capture", "exporter")
+            entry.add_problem(path, message)
             continue
         is_auto = settings.exporter == "auto"
         # Only an explicit 'dynamo' uses PyTorch's version converter below opset 18.
@@ -112,14 +112,14 @@ def check_exporter(model: EffectiveSettings) -> None:
             if is_auto:
                 key = "capture"
                 fix = f"remove capture = '{settings.capture}', which selects {title} for all opsets"
-            path = variant.find_path(key) or model.first_own_key("opsets", key)
-            model.add_problem(path, f"{message}; {fix}")
+            path = variant.find_path(key) or entry.first_own_key("opsets", key)
+            entry.add_problem(path, f"{message}; {fix}")
 
 
-def check_sequences(model: EffectiveSettings) -> None:
+def check_sequences(entry: EffectiveSettings) -> None:
     """Report lists of tensors among the outputs that no exporter can write."""
-    settings = model.settings
-    if not model.has_valid("outputs", "capture", "opsets"):
+    settings = entry.settings
+    if not entry.has_valid("outputs", "capture", "opsets"):
         return
     early = [opset for opset in settings.opsets if opset < _FIRST_SEQUENCE_OPSET]
     for index, table in enumerate(settings.outputs):
@@ -128,10 +128,10 @@ def check_sequences(model: EffectiveSettings) -> None:
         path = ("outputs", index, "kind")
         if settings.capture != "script":
             message = "a trace and dynamo return each item separately; use capture = 'script'"
-            model.add_problem(path, message)
+            entry.add_problem(path, message)
         elif early:
             message = f"ONNX has sequences from opset {_FIRST_SEQUENCE_OPSET}"
-            model.add_problem(path, f"{message}, not at {format_opsets(early)}")
+            entry.add_problem(path, f"{message}, not at {format_opsets(early)}")
 
 
 def list_exporters(settings: Settings) -> frozenset[ExporterName]:
@@ -140,11 +140,11 @@ def list_exporters(settings: Settings) -> frozenset[ExporterName]:
     )
 
 
-def map_exporters(model: EffectiveSettings) -> dict[int, ExporterName]:
+def map_exporters(entry: EffectiveSettings) -> dict[int, ExporterName]:
     """Return the exporter of each opset, with the overrides of the entry."""
     return {
         opset: choose_exporter(each.settings.exporter, each.settings.capture, opset)
-        for each in split_variants(model)
+        for each in split_variants(entry)
         for opset in each.settings.opsets
     }
 
@@ -152,33 +152,33 @@ def map_exporters(model: EffectiveSettings) -> dict[int, ExporterName]:
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 
 
-def resolve_weights(model: EffectiveSettings) -> str:
-    value = model.settings.weights
+def resolve_weights(entry: EffectiveSettings) -> str:
+    value = entry.settings.weights
     text = value if isinstance(value, str) else value.file
     if text and not text.endswith(_WEIGHTS):
         expected = f"expected a file with a suffix of {', '.join(_WEIGHTS)}"
-        model.add_problem(("weights",), f"{expected}, got {quote(text)}")
+        entry.add_problem(("weights",), f"{expected}, got {quote(text)}")
         return text
-    return model.check_file(("weights",), text) if text else ""
+    return entry.check_file(("weights",), text) if text else ""
 
 
-def resolve_weights_names(model: EffectiveSettings) -> StateNames:
-    value = model.settings.weights
+def resolve_weights_names(entry: EffectiveSettings) -> StateNames:
+    value = entry.settings.weights
     return StateNames() if isinstance(value, str) else StateNames.from_fields(value)
 
 
-def resolve_weights_hash(model: EffectiveSettings) -> str:
-    settings = model.settings
-    has_file = ("weights",) in model.origins or settings.source.endswith(SAVED_MODELS)
+def resolve_weights_hash(entry: EffectiveSettings) -> str:
+    settings = entry.settings
+    has_file = ("weights",) in entry.origins or settings.source.endswith(SAVED_MODELS)
     if settings.weights_sha256 and not has_file:
         message = "needs the key `weights`, or a saved model (.pt2, .pt) as `source`"
-        model.add_problem(("weights_sha256",), message)
+        entry.add_problem(("weights_sha256",), message)
     return settings.weights_sha256
 
 
-def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
+def resolve_parameters(entry: EffectiveSettings) -> ParameterNames | None:
     """Return the names of the weights, or None if they keep their names in the model."""
-    match model.settings.parameters:
+    match entry.settings.parameters:
         case None:
             return None
         case str() as template:
@@ -187,34 +187,34 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
             return ParameterNames(patterns=patterns)
         case tuple() as names:
             owners: dict[str, KeyPath] = {}
-            if model.has_valid("inputs", "outputs"):
+            if entry.has_valid("inputs", "outputs"):
                 for key in ("inputs", "outputs"):
-                    for index, table in enumerate(getattr(model.settings, key)):
+                    for index, table in enumerate(getattr(entry.settings, key)):
                         owners[table.name] = (key, index)
             for index, name in enumerate(names):
                 if owner := owners.get(name):
                     message = f"{quote(name)} is already the name of {format_key(owner)}"
-                    model.add_problem(("parameters", index), message)
+                    entry.add_problem(("parameters", index), message)
                 owners.setdefault(name, ("parameters", index))
             return ParameterNames(names=names)
 
 
-def resolve_depends(model: EffectiveSettings) -> tuple[str, ...]:
+def resolve_depends(entry: EffectiveSettings) -> tuple[str, ...]:
     """Return the globs relative to the entry; report those without files."""
     path = ("depends",)
-    folder = model.find_layer(path).folder
+    folder = entry.find_layer(path).folder
     files = []
-    for index, text in enumerate(model.settings.depends):
+    for index, text in enumerate(entry.settings.depends):
         # Python's `**` at the end matches only folders.
         pattern = f"{text}/*" if text.endswith("**") else text
         name = posixpath.normpath(posixpath.join(folder, pattern))
         if pattern.startswith("/") or "\\" in pattern or ":" in pattern:
             message = "expected a path relative to the manifest, with forward slashes"
-            model.add_problem((*path, index), f"{message}, got {quote(pattern)}")
+            entry.add_problem((*path, index), f"{message}, got {quote(pattern)}")
         elif name.startswith("../"):
             message = f"{quote(pattern)} is outside the project; use files inside it"
-            model.add_problem((*path, index), message)
-        elif not any(file.is_file() for root in model.context.roots for file in root.glob(name)):
-            model.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
-        files.append(posixpath.relpath(name, model.entry.folder or "."))
+            entry.add_problem((*path, index), message)
+        elif not any(file.is_file() for root in entry.project.roots for file in root.glob(name)):
+            entry.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
+        files.append(posixpath.relpath(name, entry.own_layer.folder or "."))
     return tuple(files)

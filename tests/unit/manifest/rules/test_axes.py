@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.axes import resolve_axes
-from exporter.manifest.rules.layers import EntryContext, Layer, merge_layers
+from exporter.manifest.rules.layers import Layer, ProjectFacts, merge_layers
 from exporter.manifest.rules.signature import resolve_shapes
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
@@ -112,7 +112,7 @@ def test_examples_are_promised_distinct_and_never_0_or_1(contracts: list[dict[st
     )
     report = ProblemCollector()
     layer = Layer(file=TomlFile(name="f", table={}, lines={(): 1}), path=(), table=settings)
-    model = merge_layers("net", [layer], report, EntryContext(Path()))
+    model = merge_layers("net", [layer], report, ProjectFacts(Path()))
     axes = resolve_axes(model, resolve_shapes(model))
     assert [axis.name for axis in axes] == names
     if report:
