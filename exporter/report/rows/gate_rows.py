@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -186,7 +186,13 @@ def build_finding_rows(
     groups = group_findings(findings)
     groups.sort(key=lambda group: (not group[0].is_blocking, _list_models(group)))
     shown: set[str] = set()
-    return tuple(_build_finding_row(group, context, shown) for group in groups)
+    rows = []
+    for group in groups:
+        edits = _list_edits(group)
+        new = "\n".join(edit for edit in edits if edit not in shown)
+        shown.update(edits)
+        rows.append(_build_finding_row(group, context, failures.shorten_diff(new, _DIFF_LINES)))
+    return tuple(rows)
 
 
 def group_findings(findings: Iterable[GateFinding]) -> list[list[GateFinding]]:
@@ -216,37 +222,15 @@ def _list_models(findings: Iterable[GateFinding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.model for each in findings for cell in each.cells))
 
 
-def _build_finding_row(
-    group: Sequence[GateFinding], context: GateContext, shown: set[str]
-) -> FindingRow:
-    """Return the row; `shown` has the differences of earlier rows, and gets those of this one."""
-    first = max(group, key=lambda each: each.growth)
-    specs = context.manifest.by_id
+def _build_finding_row(group: Sequence[GateFinding], context: GateContext, diff: str) -> FindingRow:
+    first = _find_worst(group)
     models, cells = _list_models(group), [cell for each in group for cell in each.cells]
     setting = str(first.setting.location) if first.setting else ""
+    specs = context.manifest.by_id
+    owners = [specs[model].owner for model in models if model in specs]
     # A changed promise and a setting of the gate have no failure to show.
     is_failure = first.cell.model in specs and first.kind not in PROMISE_KINDS and not setting
-    record = context.records.get(first.cell) if is_failure else None
-    column = (first.cell.model, first.cell.device)
-    same = [each.cell for each in group if (each.cell.model, each.cell.device) == column]
-    records = [context.records[cell] for cell in same if cell in context.records]
-    project = context.manifest.project
-    code = record.failure_code if record else ""
-    expectations: Iterable[str] = ()
-    if record and records[0].status.is_red:
-        foreseen = foreseen_failures
-        expectations = foreseen.format_expectations(specs[first.cell.model], records)
-    repro = failures.format_repro_command(record, project) if record else ""
-    again = format_export_command(str(first.cell), project.command)
-    is_unproved = is_failure and first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
-    diffs = [each.diff for each in (first.cause.sources if first.cause else ())]
-    diff = "\n".join(each for each in diffs if each not in shown)
-    shown.update(diffs)
-    growth = f" ({format_ratio(first.growth)})" if first.growth != 1 else ""
-    differing = len({each.after for each in group})
-    word = "green" if first.before.split(maxsplit=1)[0] in _GREEN else "accepted"
-    word = "" if not is_failure or first.before == NOT_ACCEPTED else word
-    owners = [specs[model].owner for model in models if model in specs]
+    failure = _describe_failure(group, context) if is_failure else _Failure()
     return FindingRow.from_fields(
         first,
         title=_name_finding(first, context),
@@ -254,19 +238,84 @@ def _build_finding_row(
         models=models,
         owners=tuple(dict.fromkeys(filter(None, owners))),
         cells=tuple(map(str, cells)),
-        after=first.after + growth + (f", worst of {len(group)}" if differing > 1 else ""),
+        after=_describe_state(group),
         message="; ".join(filter(None, (first.message, _describe_cost(group, context)))),
         cause=str(first.cause or ""),
-        code=code,
+        code=failure.code,
         edited=str(first.location or ""),
         locations=(setting,) if setting else failures.list_locations(cells, context.manifest),
-        lines=tuple(map(join_lines, failures.find_model_lines(record) if record else ())),
-        acceptance=f"last {word} in {context.accepted_in}" if context.accepted_in and word else "",
-        commands=(repro or again,) if code or is_unproved else (),
-        expectations=tuple(expectations),
+        lines=failure.lines,
+        acceptance=failure.acceptance,
+        commands=failure.commands,
+        expectations=failure.expectations,
         decision=_find_decision(group, context),
-        diff=failures.shorten_diff(diff, _DIFF_LINES),
+        diff=diff,
     )
+
+
+def _find_worst(group: Sequence[GateFinding]) -> GateFinding:
+    return max(group, key=lambda each: each.growth)
+
+
+def _list_edits(group: Sequence[GateFinding]) -> list[str]:
+    """Return the differences of the sources that cause the worst finding."""
+    cause = _find_worst(group).cause
+    return [each.diff for each in cause.sources] if cause else []
+
+
+def _describe_state(group: Sequence[GateFinding]) -> str:
+    """Return the state of the worst cell: `41 MB (+41%), worst of 3`."""
+    worst = _find_worst(group)
+    growth = f" ({format_ratio(worst.growth)})" if worst.growth != 1 else ""
+    are_different = len({each.after for each in group}) > 1
+    return worst.after + growth + (f", worst of {len(group)}" if are_different else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """What a row shows of a cell that failed; the fields are those of the row."""
+
+    code: str = ""
+    lines: tuple[str, ...] = ()
+    acceptance: str = ""
+    commands: tuple[str, ...] = ()
+    expectations: tuple[str, ...] = ()
+
+
+def _describe_failure(group: Sequence[GateFinding], context: GateContext) -> _Failure:
+    first, project = _find_worst(group), context.manifest.project
+    acceptance = ""
+    if context.accepted_in and first.before != NOT_ACCEPTED:
+        word = "green" if first.before.split(maxsplit=1)[0] in _GREEN else "accepted"
+        acceptance = f"last {word} in {context.accepted_in}"
+    export = format_export_command(str(first.cell), project.command)
+    is_unproved = first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
+    record = context.records.get(first.cell)
+    if record is None:
+        return _Failure(acceptance=acceptance, commands=(export,) if is_unproved else ())
+    repro = failures.format_repro_command(record, project)
+    return _Failure(
+        code=record.failure_code,
+        lines=tuple(map(join_lines, failures.find_model_lines(record))),
+        acceptance=acceptance,
+        commands=(repro or export,) if record.failure_code or is_unproved else (),
+        expectations=_list_expectations(group, context),
+    )
+
+
+def _list_expectations(group: Sequence[GateFinding], context: GateContext) -> tuple[str, ...]:
+    """Return items of `expect` that foresee the failure on the device of the worst cell."""
+    cell = _find_worst(group).cell
+    same = [
+        each.cell
+        for each in group
+        if (each.cell.model, each.cell.device) == (cell.model, cell.device)
+    ]
+    records = [context.records[each] for each in same if each in context.records]
+    if not records[0].status.is_red:
+        return ()
+    spec = context.manifest.by_id[cell.model]
+    return tuple(foreseen_failures.format_expectations(spec, records))
 
 
 def _name_finding(finding: GateFinding, context: GateContext) -> str:
@@ -434,44 +483,71 @@ def _build_model_row(model: str, findings: Iterable[GateFinding], context: GateC
     )
 
 
-#: The figures of a model: how they are read and shown.
-_FIGURES: dict[str, tuple[Callable[[Figures], float | None], Callable[[float], str]]] = {
-    "size": (lambda each: each.bytes, format_bytes),
-    "error": (lambda each: each.largest_error, "{:.2g}".format),
-    "latency": (lambda each: each.latency, "{:g}".format),
-    "nodes": (lambda each: each.nodes, "{:.0f}".format),
-}
+class _Change(NamedTuple):
+    """A figure of a cell, before and now."""
+
+    cell: CellId
+    before: float | None
+    """None if the cell was not accepted with it."""
+    now: float
+
+    @property
+    def growth(self) -> float:
+        return self.now / self.before if self.before and self.now else 1.0
+
+    def format(self, show: Callable[[float], str]) -> str:
+        now = show(self.now)
+        if self.before is None or show(self.before) == now:
+            return now
+        return f"{show(self.before)} → {now}, {format_ratio(self.growth)}"
+
+
+def _find_largest_change(
+    model: str, context: GateContext, read: Callable[[Figures], float | None]
+) -> _Change | None:
+    """Return the change of a figure in the cell that changed most; None if no cell has it."""
+    changes = []
+    for cell in (cell for cell in context.records if cell.model == model):
+        old, new = _find_figures(cell, context)
+        if new and (now := read(new)) is not None:
+            changes.append(_Change(cell, read(old) if old else None, now))
+    return max(changes, key=lambda each: (abs(math.log(each.growth)), each.now), default=None)
 
 
 def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
     """Return each figure that a cell of the model has, before and now."""
-    cells = [cell for cell in context.records if cell.model == model]
-    figures = [(cell, *_find_figures(cell, context)) for cell in cells]
-    state, texts = context.baseline.models.get(model), {}
-    for name, (read, show) in _FIGURES.items():
-        values = [
-            (now / before if before and now else 1.0, now, before, cell)
-            for cell, old, new in figures
-            if new and (now := read(new)) is not None
-            for before in [read(old) if old else None]
-        ]
-        if not values:
-            continue
-        growth, now, before, cell = max(values, key=lambda each: (abs(math.log(each[0])), each[1]))
-        texts[name] = show(now)
-        if before is not None and show(before) != show(now):
-            texts[name] = f"{show(before)} → {show(now)}, {format_ratio(growth)}"
-        outcome, artifact = extract_outcome(context.records[cell]), context.records[cell].artifact
-        if name == "error" and outcome.figures and (share := outcome.figures.error):
-            texts[name] += f" ({share * 100:.2g}% of the limit)"
-        if name == "nodes" and artifact and state and (old := state.operators.get(str(cell.opset))):
-            change = format_operator_changes(old, artifact.operators)
-            texts[name] += f" ({change})" if change else ""
+    texts = {}
+    if size := _find_largest_change(model, context, lambda each: each.bytes):
+        texts["size"] = size.format(format_bytes)
+    if error := _find_largest_change(model, context, lambda each: each.largest_error):
+        figures = extract_outcome(context.records[error.cell]).figures
+        share = figures.error if figures else None
+        of_limit = f" ({share * 100:.2g}% of the limit)" if share else ""
+        texts["error"] = error.format("{:.2g}".format) + of_limit
+    if latency := _find_largest_change(model, context, lambda each: each.latency):
+        texts["latency"] = latency.format("{:g}".format)
+    if nodes := _find_largest_change(model, context, lambda each: each.nodes):
+        change = _compare_operators(nodes.cell, context)
+        texts["nodes"] = nodes.format("{:.0f}".format) + (f" ({change})" if change else "")
+    if runtime := _compare_first_releases(model, context):
+        texts["runtime"] = runtime
+    return texts
+
+
+def _compare_operators(cell: CellId, context: GateContext) -> str:
+    state, artifact = context.baseline.models.get(cell.model), context.records[cell].artifact
+    old = state.operators.get(str(cell.opset)) if state else None
+    return format_operator_changes(old, artifact.operators) if old and artifact else ""
+
+
+def _compare_first_releases(model: str, context: GateContext) -> str:
+    """Return the oldest releases of ONNX Runtime that load the files: `1.15 → 1.17`."""
     accepted = (each for cell, each in context.accepted.items() if cell.model == model)
-    outcomes = (extract_outcome(context.records[cell]) for cell in cells)
-    releases = [find_first_releases(each).get(model) for each in (accepted, outcomes)]
-    runtime = " → ".join(dict.fromkeys(format_release(each) for each in releases if each))
-    return texts | ({"runtime": runtime} if runtime else {})
+    current = (
+        extract_outcome(each) for cell, each in context.records.items() if cell.model == model
+    )
+    releases = [find_first_releases(each).get(model) for each in (accepted, current)]
+    return " → ".join(dict.fromkeys(format_release(each) for each in releases if each))
 
 
 def format_operator_changes(old: Mapping[str, int], new: Mapping[str, int]) -> str:
