@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -40,47 +41,124 @@ def check_rollout(context: CheckContext, session: Session, device: str) -> Check
         return _report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
     if not steps:
         return _report(Status.ERROR, "PyTorch's steps are missing; export the model again")
-    states: dict[str, Array] = {}
-    figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
-    least, tokens = context.spec.tokens, list[tuple[Array, Array]]()
+    run = _Rollout(context, device)
     for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
-        states = {} if sample.begins else states
-        inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
-        problem = ""
-        try:
-            values = session.run(inputs)
-            if list(session.output_names) != [each.name for each in context.spec.outputs]:
-                problem = f"the file's outputs are {', '.join(session.output_names)}"
-        except RunFailure as failure:
-            problem = f"the runtime fails: {failure}"
-        if not problem:
-            inner = apply_sample_noise(sample, context)
-            compared = compare_values(values, data, sample, inner, device)
-            following = steps[number + 1] if number + 1 < len(steps) else None
-            states, problem = _feed_values(
-                values, data, following, inner, (figures, device, tokens)
-            )
-            for name, each in compared:
-                if least is None:
-                    problem = problem or (each.problem and f"{name}: {each.problem}")
-                figures["max_abs"] = max(float(figures["max_abs"]), each.max_abs)
-                figures["of_limit"] = max(float(figures["of_limit"]), each.limit_ratio)
-        if problem:
-            figures |= {"steps": number}
-            del figures["of_limit"]  # no review of single calls helps
+        following = steps[number + 1] if number + 1 < len(steps) else None
+        if problem := run.compare_step(session, sample, data, following):
             message = f"{sample.name} of {len(steps)}: {problem}"
+            # Without the share of the limit, because no review of single calls helps.
+            figures = {"max_abs": run.max_abs, "ties": run.ties, "steps": number}
             return _report(Status.FAIL, message, figures)
-    figures["steps"] = len(steps)
-    first = steps[0].outputs
-    pairs = (pair for step in steps for pair in zip(step.outputs, first, strict=True))
-    if all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs):
+    figures = {"max_abs": run.max_abs, "of_limit": run.of_limit, "ties": run.ties}
+    figures |= {"steps": len(steps)}
+    if _are_outputs_constant(steps):
         message = "every step of PyTorch has the same outputs; give the model other inputs"
         return _report(Status.INCONCLUSIVE, message, figures)
+    least = context.spec.tokens
     if least is None:
         return _report(Status.PASS, "", figures)
-    del figures["of_limit"], figures["ties"]  # the values and the margins are no promises
-    status, message, figures["tokens"] = _judge_tokens(least, tokens)
-    return _report(status, message, figures)
+    # The values and the margins are no promises.
+    status, message, share = _judge_tokens(least, run.selected, run.right)
+    return _report(status, message, {"max_abs": run.max_abs, "steps": len(steps), "tokens": share})
+
+
+@dataclass(slots=True)
+class _Rollout:
+    """A loop with the file's own outputs, and the figures of its steps so far."""
+
+    context: CheckContext
+    device: str
+    states: dict[str, Array] = field(default_factory=dict)
+    """The inputs of the next step that outputs of this one feed."""
+    max_abs: float = 0.0
+    of_limit: float = 0.0
+    ties: int = 0
+    """Steps with another token that is as good as PyTorch's."""
+    selected: list[Array] = field(default_factory=list)
+    """The file's tokens of each step."""
+    right: list[Array] = field(default_factory=list)
+    """PyTorch's tokens of each step."""
+
+    def compare_step(
+        self, session: Session, sample: Sample, data: SampleData, following: SampleData | None
+    ) -> str:
+        """Run a step of the file, compare it with PyTorch's, and return the problem or ""."""
+        spec = self.context.spec
+        states = {} if sample.begins else self.states
+        inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
+        try:
+            values = session.run(inputs)
+        except RunFailure as failure:
+            return f"the runtime fails: {failure}"
+        if list(session.output_names) != [each.name for each in spec.outputs]:
+            return f"the file's outputs are {', '.join(session.output_names)}"
+        context = apply_sample_noise(sample, self.context)
+        compared = compare_values(values, data, sample, context, self.device)
+        problem = self._feed(context, values, data, following)
+        for name, each in compared:
+            if spec.tokens is None:
+                problem = problem or (each.problem and f"{name}: {each.problem}")
+            self.max_abs = max(self.max_abs, each.max_abs)
+            self.of_limit = max(self.of_limit, each.limit_ratio)
+        return problem
+
+    def _feed(
+        self,
+        context: CheckContext,
+        values: Sequence[OnnxValue],
+        data: SampleData,
+        following: SampleData | None,
+    ) -> str:
+        """Set the inputs of the next step; return a problem if the file selects another token."""
+        self.states = {}
+        items = {item.name: item for item in context.spec.inputs}
+        feeds = context.spec.rollout.feeds if context.spec.rollout else {}
+        for index, output in enumerate(context.spec.outputs):
+            if (target := feeds.get(output.name)) is None:
+                continue
+            value, expected = np.asarray(values[index]), np.asarray(data.outputs[index])
+            if value.shape != expected.shape:
+                shapes = f"shape {list(value.shape)}, PyTorch gives {list(expected.shape)}"
+                return f"output '{output.name}': {shapes}"
+            if not ("int" in items[target].dtype and "float" in output.dtype):
+                self.states[target] = value
+                continue
+            if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
+                value, expected = value[:, -1:], expected[:, -1:]
+            compared = OutputContext(context, index, self.device, False)
+            if problem := self._select(value, expected, compared):
+                return problem
+            if following is not None:
+                self.states[target] = following.inputs[target]
+        return ""
+
+    def _select(self, logits: Array, expected: Array, output: OutputContext) -> str:
+        """Select the token with the largest logit, and compare it with PyTorch's.
+
+        PyTorch's token is used if both differ by no more than the errors of their logits, or if a
+        share of equal tokens is promised.
+        """
+        tokens, right = logits.argmax(-1), expected.argmax(-1)
+        chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
+        margin = float((best - chosen).max())
+        is_worse = margin > find_tie_margin(expected, output)
+        if np.isnan(logits).any() or (is_worse and self.context.spec.tokens is None):
+            # NaN at the place of PyTorch's token gives the same index.
+            wrong = (tokens != right) | np.isnan(logits).any(-1)
+            row = tuple(int(each) for each in np.argwhere(wrong)[0])
+            pair = f"token {tokens[row]} in place of {right[row]}"
+            error = float(np.abs(logits - expected).max())
+            problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"
+            return f"{problem}, and the largest error of '{output.output.name}' is {error:.3g}"
+        self.selected.append(tokens)
+        self.right.append(right)
+        self.ties += int((tokens != right).any())
+        return ""
+
+
+def _are_outputs_constant(steps: Sequence[SampleData]) -> bool:
+    pairs = (pair for step in steps for pair in zip(step.outputs, steps[0].outputs, strict=True))
+    return all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs)
 
 
 def _report(
@@ -97,69 +175,22 @@ def find_tie_margin(logits: Array, output: OutputContext) -> float:
     return 2 * limit.allowed_error(scale) if limit else 0.0
 
 
-def _judge_tokens(least: float, tokens: Sequence[tuple[Array, Array]]) -> tuple[Status, str, str]:
+def _judge_tokens(
+    least: float, selected: Sequence[Array], right: Sequence[Array]
+) -> tuple[Status, str, str]:
     """Return the status of a share of equal tokens, its message, and the share.
 
     It is inconclusive if a file that always selects the same token would keep the promise.
     """
-    selected, right = (np.concatenate([pair[n].ravel() for pair in tokens]) for n in (0, 1))
-    numbers, counts = np.unique(right, return_counts=True)
-    equal = int((selected == right).sum())
-    status, message, share = Status.PASS, "", f"{equal} of {right.size}"
-    if equal < least * right.size:
-        message = f"{share} tokens are PyTorch's, a share of {equal / right.size:.3g}"
-        status, message = Status.FAIL, f"{message}; at least {least:g} is promised"
-    elif counts.max() >= least * right.size:
+    of_file, of_pytorch = (np.concatenate([each.ravel() for each in t]) for t in (selected, right))
+    numbers, counts = np.unique(of_pytorch, return_counts=True)
+    equal = int((of_file == of_pytorch).sum())
+    share = f"{equal} of {of_pytorch.size}"
+    if equal < least * of_pytorch.size:
+        message = f"{share} tokens are PyTorch's, a share of {equal / of_pytorch.size:.3g}"
+        return Status.FAIL, f"{message}; at least {least:g} is promised", share
+    if counts.max() >= least * of_pytorch.size:
         message = f"a file that always selects token {numbers[counts.argmax()]} has "
-        message += f"{counts.max()} of {right.size} right, which passes, too"
-        status = Status.INCONCLUSIVE
-    return status, message, share
-
-
-def _feed_values(
-    values: Sequence[OnnxValue],
-    data: SampleData,
-    following: SampleData | None,
-    context: CheckContext,
-    state: tuple[dict[str, int | float | str], str, list[tuple[Array, Array]]],
-) -> tuple[dict[str, Array], str]:
-    """Return the inputs of the next step, and a problem if the file selects another token.
-
-    PyTorch's token is used if both differ by no more than the errors of their logits, or if a share
-    of equal tokens is promised. `state`: The figures, the device, and the tokens so far.
-    """
-    figures, device, selections = state
-    is_share = context.spec.tokens is not None
-    items = {item.name: item for item in context.spec.inputs}
-    states: dict[str, Array] = {}
-    rollout = context.spec.rollout
-    for index, output in enumerate(context.spec.outputs):
-        target = rollout.feeds.get(output.name) if rollout else None
-        if target is None:
-            continue
-        value, expected = np.asarray(values[index]), np.asarray(data.outputs[index])
-        if value.shape != expected.shape:
-            shapes = f"shape {list(value.shape)}, PyTorch gives {list(expected.shape)}"
-            return states, f"output '{output.name}': {shapes}"
-        if not ("int" in items[target].dtype and "float" in output.dtype):
-            states[target] = value
-            continue
-        if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
-            value, expected = value[:, -1:], expected[:, -1:]
-        tokens, right = value.argmax(-1), expected.argmax(-1)
-        chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
-        margin = float((best - chosen).max())
-        tie = find_tie_margin(expected, OutputContext(context, index, device, False))
-        if np.isnan(value).any() or (margin > tie and not is_share):
-            # NaN at the place of PyTorch's token gives the same index.
-            wrong = (tokens != right) | np.isnan(value).any(-1)
-            row = tuple(int(each) for each in np.argwhere(wrong)[0])
-            pair = f"token {tokens[row]} in place of {right[row]}"
-            error = float(np.abs(value - expected).max())
-            problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"
-            return states, f"{problem}, and the largest error of '{output.name}' is {error:.3g}"
-        selections.append((tokens, right))
-        figures["ties"] = int(figures["ties"]) + int((tokens != right).any())
-        if following is not None:
-            states[target] = following.inputs[target]
-    return states, ""
+        message += f"{counts.max()} of {of_pytorch.size} right, which passes, too"
+        return Status.INCONCLUSIVE, message, share
+    return Status.PASS, "", share

@@ -111,19 +111,17 @@ class _Excess:
 
 
 def compare_small_slices(
-    passed: Comparison,
-    arrays: tuple[Array, Array, Array],
-    limit: Limit,
+    passed: Comparison, actual: Array, expected: Array, exact: Array, limit: Limit
 ) -> Comparison:
     """Return the comparison with the problem of the worst small slice, if there is one.
 
-    `arrays`: The outputs of the file, of PyTorch, and of PyTorch in float64.
+    `exact`: PyTorch's output in float64.
     """
-    expected = arrays[1]
     is_table = expected.dtype.kind == "f" and expected.ndim > 1 and expected.size
     if passed.problem or not is_table or not math.isfinite(limit.scale):
         return passed
-    worst = max(_measure_axes(arrays, limit), key=lambda each: each.ratio, default=None)
+    axes = _measure_axes(actual, expected, exact, limit)
+    worst = max(axes, key=lambda each: each.ratio, default=None)
     if worst is None or not worst.ratio > 1:
         return passed
     is_last = worst.axis == expected.ndim - 1
@@ -135,9 +133,9 @@ def compare_small_slices(
     return replace(passed, problem=problem, limit_ratio=worst.ratio, required=None)
 
 
-def _measure_axes(arrays: tuple[Array, Array, Array], limit: Limit) -> Iterator[_Excess]:
+def _measure_axes(actual: Array, expected: Array, exact: Array, limit: Limit) -> Iterator[_Excess]:
     """Yield the worst small slice of each axis that has one."""
-    exact, precision = arrays[2], PRECISIONS[arrays[1].dtype.name]
+    precision = PRECISIONS[expected.dtype.name]
     for axis in range(exact.ndim):
         others = tuple(other for other in range(exact.ndim) if other != axis)
         # A slice with NaN or Inf is not small. This needs no copy of a large output.
@@ -145,14 +143,23 @@ def _measure_axes(arrays: tuple[Array, Array, Array], limit: Limit) -> Iterator[
         small = np.flatnonzero((magnitude > 0) & (magnitude <= _SMALL * limit.scale))
         if not small.size:
             continue
-        # The slices in rows, in float64.
-        slices = (np.moveaxis(array, axis, 0)[small] for array in arrays)
-        rows = (np.asarray(each, np.float64).reshape(small.size, -1) for each in slices)
-        actual, pytorch, wide = rows
-        error, ratio = _measure_slices(actual, pytorch, wide, magnitude[small], limit, precision)
+        error, ratio = _measure_slices(
+            _take_slices(actual, axis, small),
+            _take_slices(expected, axis, small),
+            _take_slices(exact, axis, small),
+            magnitude[small],
+            limit,
+            precision,
+        )
         index = int(np.argmax(ratio))
         scale = float(magnitude[small][index])
         yield _Excess(float(ratio[index]), float(error[index]), scale, axis, int(small[index]))
+
+
+def _take_slices(array: Array, axis: int, indices: Array) -> Array:
+    """Return the slices in rows, in float64."""
+    slices = np.moveaxis(array, axis, 0)[indices]
+    return np.asarray(slices, np.float64).reshape(indices.size, -1)
 
 
 def _measure_slices(
@@ -268,10 +275,9 @@ def _compare_tensor(
     if limit is not None and isinstance(actual, np.ndarray) and is_limit_measured(output):
         # Without float64 the target is PyTorch's own output: a difference leads to a review.
         is_compared = target is not expected or not output.is_exact
-        arrays = (actual, expected, target)
         # An error that follows the terms of a sum is no bound of a small slice.
         if is_compared and not limit.outside and not output.context.reference.has_plain_noise:
-            comparison = compare_small_slices(comparison, arrays, limit)
+            comparison = compare_small_slices(comparison, actual, expected, target, limit)
     overflow = get_overflow(output.context.reference, output.index)
     if comparison.has_nonfinite_mismatch and overflow:
         return replace(comparison, problem=f"{comparison.problem}; {overflow}")

@@ -34,7 +34,7 @@ def test_a_wrong_token_is_described(
     context: Any = SimpleNamespace(spec=spec)
     data: Any = SimpleNamespace(outputs=[np.array([[0.0, 3.0, 1.0]])])
     values: Any = [np.array([logits])]
-    _, found = check._feed_values(values, data, None, context, ({"ties": 0}, "cpu", []))
+    found = check._Rollout(context, "cpu")._feed(context, values, data, None)
     assert found.startswith(problem)
     assert bool(found) is bool(problem)
 
@@ -49,10 +49,8 @@ def test_a_wrong_token_is_described(
     ],
 )
 def test_a_share_of_tokens(least: float, selected: list[int], status: Status, message: str) -> None:
-    pairs = [
-        (np.array([[a]]), np.array([[b]])) for a, b in zip(selected, [1, 2, 3, 3], strict=True)
-    ]
-    found = check._judge_tokens(least, pairs)
+    right = [np.array([[token]]) for token in (1, 2, 3, 3)]
+    found = check._judge_tokens(least, [np.array([[token]]) for token in selected], right)
     assert found[0] is status
     assert message in found[1]
     assert bool(message) is bool(found[1])

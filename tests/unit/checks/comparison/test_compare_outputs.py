@@ -202,10 +202,10 @@ def compare(
     """Compare with the bound of the whole array, whose largest values are near `large`."""
     expected = exact if expected is None else expected
     limit = Limit(atol=1e-6 * large, scale=float(np.abs(exact).max()), reason="measured")
-    arrays = (actual.astype(np.float32), expected.astype(np.float32), exact)
-    passed = compare_arrays(arrays[0], arrays[1], limit, exact)
+    actual, expected = actual.astype(np.float32), expected.astype(np.float32)
+    passed = compare_arrays(actual, expected, limit, exact)
     assert not passed.problem
-    return compare_small_slices(passed, arrays, limit)
+    return compare_small_slices(passed, actual, expected, exact, limit)
 
 
 @pytest.mark.parametrize("error", [1e-4, 1e-2])
