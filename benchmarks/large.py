@@ -57,7 +57,7 @@ PHASES = {{
     "worker.job_runner.export_program": "conversion",
     "worker.job_runner.export_module": "conversion",
     "worker.job_runner._write_file": "save",
-    "worker.job_runner.check_file": "checks of the file",
+    "worker.file_check.FileCheck.run": "checks of the file",
     "worker.verify.run_checks.run_structure_checks": "structure",
     "worker.verify.run_checks.open_session": "load of the session",
     "worker.verify.run_checks._run_checks": "proof",

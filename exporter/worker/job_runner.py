@@ -5,45 +5,40 @@ from __future__ import annotations
 import gc
 import shutil
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeAlias
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
-from exporter.checks.model_file import measure_artifact
-from exporter.checks.protocol import CheckContext, SampleCache
+from exporter.checks.protocol import SampleCache
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
+from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import ModelSpec
-from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
+from exporter.records.record import INITIAL_WEIGHTS, Stage
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
-from exporter.worker.diagnosis import explanation as diagnosis
 from exporter.worker.export import weight_interface
 from exporter.worker.export.attempts import (
     Captures,
-    ExportContext,
     ExportedFile,
     ExportedGraph,
     export_module,
     export_program,
     follow_route,
-    list_routes,
     require_capture,
 )
 from exporter.worker.export.convert import collect_converter_warnings
-from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.export.graph_names import rename_weights
 from exporter.worker.export.write_onnx import (
     copy_artifact,
     rename_exporter_reports,
     write_artifact,
 )
+from exporter.worker.file_check import FileCheck
 from exporter.worker.inputs import data_files, inputs_from
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
@@ -52,13 +47,14 @@ from exporter.worker.job_output import JobOutput
 from exporter.worker.model import captured_models, custom_ops
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.exported_program import find_program
-from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
-from exporter.worker.passes import work as passes
+from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.source_loader import LoadedModel, load_model_twice
+from exporter.worker.prepared_job import PreparedJob
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.recheck import recheck
-from exporter.worker.reference import metric, review, rollout
+from exporter.worker.reference import metric, rollout
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import (
     compute_reference,
@@ -68,10 +64,8 @@ from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
 )
-from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    FileProof,
     StageTimes,
 )
 
@@ -80,74 +74,6 @@ _REFERENCES: Mapping[str, Callable[[Model, ModelSpec, Tensors, JobFolder, Path],
     "metric": metric.compute_reference,
     "rollout": rollout.compute_reference,
 }
-
-
-@dataclass(slots=True, kw_only=True)
-class PreparedJob:
-    """A loaded model with its declared inputs and PyTorch's outputs."""
-
-    output: JobOutput
-    model: Model
-    inputs: Tensors
-    names: Mapping[str, str]
-    """The names of weights in the file, by their names in the model."""
-    weight_inputs: tuple[str, ...]
-    """Weights that are inputs of the file."""
-    notes: tuple[str, ...]
-    """Overflows in the reference, for each record."""
-    reference: Reference
-    """It grows: some files need samples of their own, and doubtful ones need a review."""
-    samples: SampleCache
-    times: StageTimes
-    """The stages before the files."""
-
-    def use(self, reference: Reference) -> None:
-        """Replace the reference by one with more samples or other outputs."""
-        self.reference, self.samples = reference, SampleCache()
-
-    def list_routes(self, opset: OpsetJob) -> tuple[Route, ...]:
-        spec = self.output.spec.resolve_cell(opset.opset)
-        return list_routes(spec, opset.route, self.model)
-
-    def make_context(self, opset: OpsetJob) -> ExportContext:
-        return ExportContext(
-            model=self.model,
-            inputs=self.inputs,
-            spec=self.output.spec.resolve_cell(opset.opset),
-            job=opset,
-            root=self.output.root,
-            custom=self.output.custom,
-        )
-
-    def make_check_context(
-        self,
-        context: ExportContext,
-        notes: tuple[str, ...] = (),
-        operators: Mapping[str, int] = MappingProxyType({}),
-    ) -> CheckContext:
-        """Return the input of the checks of one opset; the operators are those of its file."""
-        return CheckContext(
-            folder=self.output.folder,
-            opset=context.opset,
-            spec=context.spec,
-            reference=self.reference.select(context.route, operators),
-            notes=notes,
-            samples=self.samples,
-            kernels=self.output.custom.kernels,
-            root=self.output.root,
-        )
-
-    def write_failures(
-        self,
-        context: ExportContext,
-        opsets: tuple[OpsetJob, ...],
-        failure: Failure,
-        times: StageTimes,
-    ) -> None:
-        """Write the records of a failed capture or conversion, and explain them."""
-        check_context = self.make_check_context(context)
-        explain = partial(diagnosis.explain_failure, failure, context, check_context)
-        self.output.write_failures(opsets, failure, times, explain)
 
 
 #: One file, or the files of one capture.
@@ -178,73 +104,6 @@ def run_steps(job: PreparedJob, steps: Sequence[Step]) -> None:
             run_in_fork(step)
         job.use(Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT)))
     last()
-
-
-def check_file(
-    job: PreparedJob, context: ExportContext, exported: ExportedFile, times: StageTimes
-) -> None:
-    """Check the file on all devices, and write their records."""
-    output, opset = job.output, context.job
-    step = passes if context.spec.passes else None
-    if step:
-        try:
-            with times.measure(Stage.CONVERT):
-                sources, notes = step.apply(output, context.spec, opset.opset, job.reference)
-        except Failure as failure:
-            output.write_failures((opset,), failure, times)
-            return
-        exported = replace(exported, notes=(*exported.notes, *notes))
-    with times.measure(Stage.STRUCTURE):
-        facts = measure_artifact(output.folder.model(opset.opset), output.spec.id)
-    with times.measure(REFERENCE):
-        shared_context = replace(context, spec=output.spec)  # in the state of the other samples
-        groups = list_groups(exported.route, facts.operators)
-        job.reference = add_file_samples(
-            shared_context, output.folder, job.reference, exported, groups, output.operators
-        )
-    unproved = [text for name in ("", *groups) for text in job.reference.unproved.get(name, ())]
-    make_view = partial(job.make_check_context, context, exported.notes, facts.operators)
-    output.announce(Stage.STRUCTURE, (opset,))
-    with times.measure(Stage.STRUCTURE):
-        proof = FileProof(
-            spec=output.spec,
-            context=make_view(),
-            route=exported.route,
-            attempts=exported.attempts,
-            log=output.format_log_path(opset.opset),
-            notes=(
-                *exported.notes,
-                *job.notes,
-                *(f"{UNPROVED_PREFIX}{text}" for text in unproved),
-            ),
-            artifact=facts,
-        )
-    is_right = True
-    for device in opset.devices:
-        cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
-        output.announce(Stage.PARITY, (opset,), only=cell)
-        record = proof.prove(device, times)
-        if review.is_worth_review(record, job.reference):
-            with times.measure(REFERENCE):
-                reference = review.review_reference(
-                    job.model, output.spec, output.folder, job.reference, record
-                )
-                write_json(output.folder.reference, reference)
-                job.use(reference)
-            proof.context = make_view()
-            record = proof.prove(device, times, is_full=True)
-        view = proof.view(device)
-        if view.spec.measure:
-            record = add_measurements(record, context, view, device)
-        record = output.write_record(record)
-        if record.status.is_red and not record.undiagnosed:
-            explain = partial(diagnosis.explain_record, record, context, view, device)
-            if step:
-                explain = partial(step.explain, record, sources, proof, context, device)
-            output.diagnose((record,), explain)
-        is_right = is_right and record.status is Status.PASS
-    if is_right and step:
-        step.remove_sources(output, opset.opset)
 
 
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
@@ -388,7 +247,7 @@ def _check_finished_file(job: PreparedJob, opset: OpsetJob) -> None:
         output.write_failures((opset,), failure, times)
         return
     exported = ExportedFile(route=opset.route, notes=notes)
-    check_file(job, job.make_context(opset), exported, times)
+    FileCheck(job, job.make_context(opset), exported, times).run()
 
 
 def _export_by_opset(job: PreparedJob, opset: OpsetJob) -> None:
@@ -410,7 +269,7 @@ def _export_by_opset(job: PreparedJob, opset: OpsetJob) -> None:
         state.restore()
         shutil.rmtree(scratch.parent, ignore_errors=True)
     try:
-        check_file(job, follow_route(context, exported), exported, times)
+        FileCheck(job, follow_route(context, exported), exported, times).run()
     finally:
         state.restore()
 
@@ -445,7 +304,7 @@ def _export_by_dynamo(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> None:
             job.write_failures(context, (opset,), failure, times)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))
-            check_file(job, follow_route(context, exported), exported, times)
+            FileCheck(job, follow_route(context, exported), exported, times).run()
 
 
 def _write_file(job: PreparedJob, opset: int, exported: ExportedGraph) -> None:

@@ -40,6 +40,7 @@ from exporter.worker.export.convert import translate_program
 from exporter.worker.export.weight_interface import move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy
+from exporter.worker.model.model_kinds import is_compiled
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.model_lines import find_node_line
 from exporter.worker.process.setup import apply_state
@@ -139,7 +140,7 @@ def export_variant(
     with _create_scratch(folder) as scratch:
         try:
             with FunctionMode(call) if call else nullcontext():
-                if capture == "script" and isinstance(model, torch.nn.Module):
+                if capture == "script" and not is_compiled(model):
                     model = torch.jit.script(model)
                 current = replace(context, spec=spec, job=job, model=model, program=None)
                 routes = list_routes(spec, route, model)
@@ -154,7 +155,7 @@ def export_variant(
 
 
 def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
-    if context.spec.weights_are_inputs and isinstance(context.model, torch.nn.Module):
+    if context.spec.weights_are_inputs:
         move_weights_to_inputs(graph, context.model.state_dict())
     return write_artifact(graph, context.spec, context.opset, JobFolder(scratch), {})
 
@@ -490,10 +491,10 @@ class DivergenceLocator:
         values: GraphValues
         if repeated.program is not None:
             values = ProgramValues(repeated.program, spec, tensors)
-        elif isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
-            values = ModuleValues(model, spec, tensors, FileGraph(self.path))
-        else:  # modules that TorchScript compiled have no hooks
+        elif is_compiled(model):
             return None
+        else:
+            values = ModuleValues(model, spec, tensors, FileGraph(self.path))
         outputs = [output.name for output in spec.outputs]
         known = dict(zip(outputs, self.data.outputs, strict=True))
         actual = RuntimeValues("the file", self.path, self.data.inputs, load)

@@ -40,7 +40,8 @@ from exporter.worker.diagnosis.runtime_values import find_violation_in_file, mea
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.inputs.call import from_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects
-from exporter.worker.model.source_loader import Model, load_model
+from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.reference.eager_run import run_model, to_value
@@ -166,8 +167,6 @@ def load_new_model(context: ExportContext) -> Model:
 
 def _list_changed_weights(model: Model, new: Model) -> tuple[str, ...]:
     """Return the names of parameters and buffers with other values than in the new model."""
-    if not isinstance(model, torch.nn.Module) or not isinstance(new, torch.nn.Module):
-        return ()
     values = new.state_dict()
     return tuple(
         name

@@ -24,7 +24,7 @@ import torch
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
-from exporter.manifest import Constant
+from exporter.manifest import Constant, ModelSpec
 from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Status
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
@@ -272,52 +272,83 @@ def _list_changed_entries(
         yield _Experiment(setting, context.opset, export, change)
 
 
-def _run(experiment: _Experiment, context: ExportContext, check_context: CheckContext) -> str:
-    """Return the sentence if the file passes, else ""; it says all that the file loses."""
-    setting, opset, export, change = experiment
-    spec = check_context.spec.model_copy(update=change)
-    old = [n for n, item in enumerate(check_context.spec.inputs) if item in spec.inputs]
-    names = {f"input_{index}.pb": f"input_{new}.pb" for new, index in enumerate(old)}
+def _run(experiment: _Experiment, context: ExportContext, checked: CheckContext) -> str:
+    """Return a sentence with everything that the other file loses, "" if it is not right.
+
+    `checked`: The red file, with the samples that it was compared with.
+    """
+    spec = checked.spec.model_copy(update=experiment.change)
+    context = replace(context, spec=context.spec.model_copy(update=experiment.change))
+    state = ModelSnapshot(context.model)
+    try:
+        with experiment.export() as other:
+            scratch = JobFolder(other.path.parent)
+            reference = _select_promised_samples(checked.reference, spec)
+            _link_samples(checked, reference, spec, scratch)
+            if other.origin:  # its kind of capture has samples of its own
+                route = other.origin.route
+                groups = list_groups(route, ())
+                reference = add_file_samples(context, scratch, reference, other.origin, groups, ())
+                reference = reference.select(route)
+            state.restore()  # a later call of the model finds the lines of its branches
+            file = replace(
+                checked,
+                folder=scratch,
+                opset=experiment.opset,
+                samples=SampleCache(),
+                reference=reference,
+                spec=spec,
+            )
+            proof = FileProof(spec=spec, context=file, route=context.route)
+            devices = context.job.devices
+            is_right = all(proof.prove(device).status is Status.PASS for device in devices)
+            return _describe_losses(experiment, context, checked, other) if is_right else ""
+    except Exception:  # an experiment that fails is no advice
+        return ""
+    finally:
+        state.restore()
+
+
+def _select_promised_samples(reference: Reference, spec: ModelSpec) -> Reference:
+    """Return the reference without the sizes that a changed entry does not promise."""
     factors = {axis.name: axis.multiple_of for axis in spec.free_axes}
     samples = tuple(
         sample
-        for sample in check_context.reference.samples
+        for sample in reference.samples
         if not any(size % factors.get(name, 1) for name, size in sample.axes.items())
     )
-    reference = check_context.reference.model_copy(update={"samples": samples})
-    context = replace(context, spec=context.spec.model_copy(update=change))
-    state = ModelSnapshot(context.model)
-    with suppress(Exception), export() as other:
-        scratch = JobFolder(other.path.parent)
-        for sample in reference.promised_samples:
-            (folder := scratch.sample(sample.index)).mkdir()
-            for file in check_context.folder.sample(sample.index).iterdir():
-                if file.name in names or not file.name.startswith("input_"):
-                    (folder / names.get(file.name, file.name)).hardlink_to(file)
-        notes: tuple[str, ...] = ()
-        if other.origin:  # its kind of capture has samples of its own
-            route, notes = other.origin.route, other.origin.notes
-            groups = list_groups(route, ())
-            reference = add_file_samples(context, scratch, reference, other.origin, groups, ())
-            reference = reference.select(route)
-        state.restore()
-        again = replace(check_context, folder=scratch, opset=opset, samples=SampleCache())
-        again = replace(again, reference=reference, spec=spec)
-        proof = FileProof(spec=spec, context=again, route=context.route)
-        if any(proof.prove(each).status is not Status.PASS for each in context.job.devices):
-            return ""
-        text = f"{setting}: {PROVED}"
-        if setting.startswith("exporter"):
-            text += f" at opset {context.opset}"
-        if replaced := _list_domains(check_context.path) - _list_domains(other.path):
-            text += f"; it replaces the operators of {join_names([*replaced])} by those of ONNX"
-        lines = {match[2] for note in notes if (match := _CONDITION.match(note))}
-        if branches := lines and lines.intersection(find_lines(context, reads_value)):
-            places = join_names(sorted(branches))
-            text += f" for the checked values; it keeps the example's branch at {places}"
-        return text
-    state.restore()
-    return ""
+    return reference.model_copy(update={"samples": samples})
+
+
+def _link_samples(
+    checked: CheckContext, reference: Reference, spec: ModelSpec, scratch: JobFolder
+) -> None:
+    """Link the files of the samples, with the numbers that the remaining inputs have now."""
+    remaining = [number for number, item in enumerate(checked.spec.inputs) if item in spec.inputs]
+    names = {f"input_{number}.pb": f"input_{new}.pb" for new, number in enumerate(remaining)}
+    for sample in reference.promised_samples:
+        folder = scratch.sample(sample.index)
+        folder.mkdir()
+        for file in checked.folder.sample(sample.index).iterdir():
+            is_removed_input = file.name.startswith("input_") and file.name not in names
+            if not is_removed_input:
+                (folder / names.get(file.name, file.name)).hardlink_to(file)
+
+
+def _describe_losses(
+    experiment: _Experiment, context: ExportContext, checked: CheckContext, other: ReExport
+) -> str:
+    text = f"{experiment.setting}: {PROVED}"
+    if experiment.setting.startswith("exporter"):
+        text += f" at opset {context.opset}"
+    if replaced := _list_domains(checked.path) - _list_domains(other.path):
+        text += f"; it replaces the operators of {join_names([*replaced])} by those of ONNX"
+    notes = other.origin.notes if other.origin else ()
+    lines = {match[2] for note in notes if (match := _CONDITION.match(note))}
+    if branches := lines and lines.intersection(find_lines(context, reads_value)):
+        places = join_names(sorted(branches))
+        text += f" for the checked values; it keeps the example's branch at {places}"
+    return text
 
 
 def _list_domains(path: Path) -> set[str]:
@@ -335,8 +366,6 @@ def advise_on_kept_values(context: ExportContext, check_context: CheckContext) -
 
 def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
     """Return one line if most weights of a finished file differ from those of the model."""
-    if not isinstance(context.model, torch.nn.Module):
-        return ()
     weights = dict((*context.model.named_parameters(), *context.model.named_buffers()))
     shared, changed = 0, []
     with suppress(Exception):
@@ -367,8 +396,7 @@ def find_kept_values(context: ExportContext) -> tuple[str, str]:
 
 def find_code(context: ExportContext, pattern: str) -> str:
     """Return the last line of a class of the model that matches, "" if none does."""
-    modules = context.model.modules() if isinstance(context.model, torch.nn.Module) else ()
-    for kind in dict.fromkeys(map(type, modules)):
+    for kind in dict.fromkeys(map(type, context.model.modules())):
         with suppress(OSError, TypeError):  # a class without a file
             file = find_model_file(inspect.getfile(kind), context.root)
             lines, first = inspect.getsourcelines(kind)

@@ -30,7 +30,7 @@ from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.generation import convert_part
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model, describe_kind, is_compiled
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.model_lines import list_obstacles
 from exporter.worker.process.setup import apply_state
@@ -58,10 +58,10 @@ def capture_program(
     captured = find_program(model)
     if captured is not None:
         return captured
-    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+    if is_compiled(model):
         raise Failure(
             Stage.CAPTURE,
-            f"{spec.source}: dynamo captures a torch.nn.Module, got a {type(model).__name__}; "
+            f"{spec.source}: dynamo captures a torch.nn.Module, got a {describe_kind(model)}; "
             "set exporter = 'torchscript'",
         )
     call = build_tensor_call(spec, inputs)
@@ -158,7 +158,7 @@ def resolve_function_types(context: ExportContext) -> ModelSpec:
         Failure: At stage `convert`, if a reference is no type of a module of this model.
     """
     references = context.spec.options.get(FUNCTIONS)
-    if not isinstance(references, list) or not isinstance(context.model, torch.nn.Module):
+    if not isinstance(references, list):
         return context.spec
     folder = (context.root / context.spec.manifest).parent
     available = {type(module) for module in context.model.modules()}

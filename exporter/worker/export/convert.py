@@ -33,7 +33,7 @@ from exporter.worker.model.call_objects import (
     has_object_outputs,
 )
 from exporter.worker.model.exported_program import find_program, order_leaves
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model, ScriptedFunction, is_compiled
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private import export_speedups as speedups
@@ -265,8 +265,8 @@ def convert_module(
     temporary file `scratch` may have external data in its folder.
     """
     _require_supported(model, spec)
-    wraps = spec.capture != "script" and (needs_wrapping(spec, model) or _has_script_parts(model))
-    if wraps and isinstance(model, torch.nn.Module):
+    wraps = needs_wrapping(spec, model) or _has_script_parts(model)
+    if wraps and spec.capture != "script" and not isinstance(model, ScriptedFunction):
         model = PositionalModule(model, spec)
         call = Call(args=tuple(tensor.clone() for tensor in inputs.values()), kwargs={})
         names = [item.name for item in spec.inputs]
@@ -287,7 +287,7 @@ def convert_module(
             trace: Callable[..., Model] = torch.jit.trace  # torch gives it no types
             model = trace(model, call.args, strict=False, check_trace=False)
         torch.onnx.export(
-            model,
+            model.function if isinstance(model, ScriptedFunction) else model,
             # torch.onnx uses a last dict for keyword arguments, unless an empty one follows it.
             call.args if call.kwargs else (*call.args, {}),
             str(scratch),
@@ -301,9 +301,7 @@ def convert_module(
         )
         graph = ir.load(scratch)
         # The state of the model is restored before the file is written.
-        speedups.restore_weights(
-            graph, weights, model.buffers() if isinstance(model, torch.nn.Module) else ()
-        )
+        speedups.restore_weights(graph, weights, model.buffers())
     unwrap_names(graph)
     if spec.options.get(FUNCTIONS) and len(graph.graph.outputs) == len(spec.outputs):
         # By position: torch loses the names if a function returns the outputs.
@@ -332,9 +330,7 @@ def _require_supported(model: Model, spec: ModelSpec) -> None:
 
 def _has_script_parts(model: Model) -> bool:
     """Return True if a module has submodules that TorchScript compiled, but is not compiled."""
-    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
-        return False
-    return any(isinstance(part, torch.jit.ScriptModule) for part in model.modules())
+    return not is_compiled(model) and any(map(is_compiled, model.modules()))
 
 
 def _resolve_torchscript_options(spec: ModelSpec) -> dict[str, Any]:
@@ -367,7 +363,7 @@ def _list_call_inputs(spec: ModelSpec, model: Model | None) -> list[str]:
     leaves = {item.name: _NamedLeaf(item.name) for item in spec.inputs}
     call = build_call(spec, leaves, lambda _: None)
     ordered: Any = (call.args, call.kwargs)
-    if call.kwargs and isinstance(model, torch.nn.Module):
+    if call.kwargs and model is not None:
         try:
             bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
             ordered = dict(bound.arguments)

@@ -20,7 +20,7 @@ from exporter.manifest import ModelSpec, ParameterNames
 from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors, to_numpy
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.operator_calls import create_mode
@@ -115,8 +115,6 @@ def _fill_number(name: str, number: int) -> str:
 
 def _list_weights(model: Model, *, with_buffers: bool) -> dict[str, torch.Tensor]:
     """Return parameters in their order, then saved buffers; shared ones under every name."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
     weights: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
     if with_buffers:
         state = model.state_dict(keep_vars=True)
@@ -180,7 +178,7 @@ def _store_weights(
 ) -> Iterator[Weight]:
     """Write each weight in the order of the `state_dict`, and yield its description."""
     owners: dict[tuple[object, ...], str] = {}
-    state = model.state_dict() if isinstance(model, torch.nn.Module) else {}
+    state = model.state_dict()
     tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
     for index, (source, value) in enumerate(tensors.items()):
         name, path = names.get(source, source), folder.weight(index)

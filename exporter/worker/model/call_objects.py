@@ -24,7 +24,7 @@ from exporter.runtimes import NO_KERNELS, Kernels
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.generation import select_part
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model, is_compiled
 from exporter.worker.torch_private import internals
 
 #: The name of the model inside a wrapper, and the prefix of its weight names until unwrapping.
@@ -79,9 +79,8 @@ def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
         return part
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [container for container in spec.containers if container.is_object]
-    if not isinstance(model, torch.nn.Module) or spec.capture == "script":
-        return model
-    if find_program(model) is not None:  # its call was fixed by the capture
+    # TorchScript compiles such a call itself, and a capture has fixed its own.
+    if spec.capture == "script" or is_compiled(model) or find_program(model) is not None:
         return model
     if not numbers and not objects and not _has_input_in_any_keyword(model, spec):
         return model
@@ -137,14 +136,14 @@ def register_output_classes(returned: Any) -> None:
 
 def record_object_outputs(model: Model, returned: Any) -> None:
     """Mark a model if a tracer cannot return its outputs: objects, or dicts with other keys."""
-    if isinstance(model, torch.nn.Module) and _has_objects(internals.tree_structure(returned)):
+    if _has_objects(internals.tree_structure(returned)):
         # `__setattr__` is for parameters and submodules.
         vars(model)[_OBJECT_OUTPUTS] = True
 
 
 def has_object_outputs(model: Model) -> bool:
     """Return True if `record_object_outputs` marked the model."""
-    return isinstance(model, torch.nn.Module) and vars(model).get(_OBJECT_OUTPUTS, False)
+    return bool(vars(model).get(_OBJECT_OUTPUTS, False))
 
 
 def _has_objects(structure: internals.TreeSpec) -> bool:

@@ -39,7 +39,7 @@ _MOVED: list[torch.UntypedStorage] = []
 
 
 @contextmanager
-def map_weights() -> Iterator[Callable[[object], None]]:
+def map_weights() -> Iterator[Callable[[torch.nn.Module], None]]:
     """Move the weights of large models that are built inside, after the first half GB.
 
     Inside, writes to a weight go to the file. Afterwards, they go to copies of the pages.
@@ -75,10 +75,8 @@ class _WeightFile:
             if self._registered > LARGE_MODEL:
                 self._move([weight.untyped_storage()])
 
-    def store(self, model: object) -> None:
+    def store(self, model: torch.nn.Module) -> None:
         """Move the weights of a large model that are still in memory."""
-        if not isinstance(model, torch.nn.Module):
-            return
         weights = [each for each in (*model.parameters(), *model.buffers()) if _has_memory(each)]
         storages = {each.data_ptr(): each for each in map(torch.Tensor.untyped_storage, weights)}
         if sum(storage.nbytes() for storage in storages.values()) > LARGE_MODEL:

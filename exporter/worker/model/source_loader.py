@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -26,6 +26,7 @@ from exporter.runtimes.session import Array
 from exporter.worker.model import captured_models
 from exporter.worker.model.generation import require_package
 from exporter.worker.model.mapped_weights import map_weights
+from exporter.worker.model.model_kinds import Model, ScriptedFunction, is_compiled
 from exporter.worker.model.replay import is_replay, refuse_writes
 from exporter.worker.model.weight_files import load_weights
 from exporter.worker.process.failure import Failure, wrap_errors
@@ -47,10 +48,6 @@ def require_hash(spec: ModelSpec, folder: Path) -> None:
             f"{file}: the sha256 is {actual or 'unknown (the file cannot be read)'}, "
             f"expected {spec.weights_sha256}; restore the file or correct `weights_sha256`",
         )
-
-
-#: The models that the exporters accept.
-Model: TypeAlias = "torch.nn.Module | torch.jit.ScriptFunction[Any, Any]"
 
 
 def load_model(spec: ModelSpec, root: Path) -> Model:
@@ -76,16 +73,16 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             loaded: Model = captured_models.load_program(model, spec)
             store(loaded)
             return loaded
-        if not isinstance(model, torch.nn.Module | torch.jit.ScriptFunction):
+        if isinstance(model, torch.jit.ScriptFunction):
+            model = ScriptedFunction(model)
+        if not isinstance(model, torch.nn.Module):
             raise Failure(
                 Stage.SOURCE,
                 f"{spec.source} gave a {type(model).__name__}, expected a torch.nn.Module",
             )
         if spec.weights:
             load_weights(model, spec, folder)
-        loaded = (
-            prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
-        )
+        loaded = prepare_module(model, spec, device)
         store(loaded)
         return loaded
 
@@ -172,7 +169,7 @@ def prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device
         model.eval()
     elif spec.mode == "train":
         model.train()
-    if spec.capture == "script" and not isinstance(model, torch.jit.ScriptModule):
+    if spec.capture == "script" and not is_compiled(model):
         compiled: torch.nn.Module = torch.jit.script(model)
         return compiled
     return model
@@ -214,7 +211,7 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     first = digest_weights(model) if other is not None else {}
     names = dict.fromkeys((*first, *(other or ())))
     changed = [name for name in names if first.get(name) != (other or {}).get(name)]
-    has_weights = isinstance(model, torch.nn.Module) and any(True for _ in model.parameters())
+    has_weights = any(True for _ in model.parameters())
     reason = "the process of the second build ended early, or has threads or uses a GPU"
     return LoadedModel(
         model=model,
@@ -250,8 +247,6 @@ def _count_loads() -> Iterator[list[str]]:
 
 def digest_weights(model: Model) -> dict[str, str]:
     """Return a digest of each parameter and buffer, by its name in a message."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
     return {
         **{f"the parameter '{name}'": _digest(item) for name, item in model.named_parameters()},
         **{f"the buffer '{name}'": _digest(item) for name, item in model.named_buffers()},

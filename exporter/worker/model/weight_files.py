@@ -13,21 +13,22 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec, StateNames
 from exporter.records.record import Stage
+from exporter.worker.model.model_kinds import Model, ScriptedFunction
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 
 #: torch's message for a pickle that calls another function than those for tensors.
 _UNSAFE = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
 
 
-def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
+def load_weights(model: Model, spec: ModelSpec, folder: Path) -> None:
     """Load the file of `spec.weights` into the model.
 
     A failure has the missing and unexpected names.
     """
-    if not isinstance(model, torch.nn.Module):
+    if isinstance(model, ScriptedFunction):
         raise Failure(
             Stage.SOURCE,
-            f"{spec.source} is a {type(model).__name__}, which has no weights; remove `weights`",
+            f"{spec.source} is a ScriptFunction, which has no weights; remove `weights`",
         )
     state = _read_state(folder / spec.weights, spec.weights, spec.weights_names)
     with wrap_errors(Stage.SOURCE):

@@ -25,7 +25,7 @@ from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet, select_inputs_function
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.reference.eager_run import EagerCall, call_model, list_leaves, run_model
 from exporter.worker.reference.operator_calls import create_mode
@@ -240,9 +240,8 @@ def _log_operators() -> Iterator[_OperatorLog]:
 
 def _describe_arguments(model: Model, spec: ModelSpec) -> str:
     """Return the inputs of the entry beside the signature, or "" if the model has none."""
-    function = model.forward if isinstance(model, torch.nn.Module) else model
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):  # compiled code has no signature
         return ""
     names = (str(each.replace(annotation=inspect.Parameter.empty)) for each in parameters)

@@ -35,7 +35,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model import captured_models
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import find_program
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
@@ -227,10 +227,9 @@ class BufferSnapshot:
     """
 
     def __init__(self, model: Model) -> None:
-        modules = model.modules() if isinstance(model, torch.nn.Module) else ()
         self._buffers = [
             (module, name, buffer, buffer.clone())
-            for module in modules
+            for module in model.modules()
             for name, buffer in module.named_buffers(recurse=False)
         ]
 
@@ -277,8 +276,6 @@ def build_float64_model(model: Model) -> tuple[Model | None, str]:
 
     It is a copy. If the weights are large, they are in a file; see `large_float64.py`.
     """
-    if not isinstance(model, torch.nn.Module):
-        return model, ""
     try:
         if _has_large_weights(model):
             return large_float64.build_model(model, _copy_in_float64), ""
@@ -303,14 +300,11 @@ def _copy_in_float64(
 
 def describe_float64_run(model: Model, float64_model: Model | None) -> str:
     """Return how a large model runs in float64, "" for other models."""
-    is_large = isinstance(model, torch.nn.Module) and _has_large_weights(model)
-    text: str = large_float64.describe_run(float64_model) if is_large else ""
-    return text
+    return large_float64.describe_run(float64_model) if _has_large_weights(model) else ""
 
 
 def count_weights(model: Model) -> int:
-    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
-    return sum(weight.numel() for weight in weights)
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def _has_large_weights(model: torch.nn.Module) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from exporter.worker.model.mapped_weights import copy_in_float64
+from exporter.worker.model.model_kinds import is_compiled
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
@@ -31,7 +32,7 @@ def build_model(
 
     `copy`: Returns a copy in float64, by a function that duplicates a module.
     """
-    if any(isinstance(each, torch.jit.ScriptModule) for each in model.modules()):
+    if any(map(is_compiled, model.modules())):
         return Float64Wrapper(model)  # its copy is made by C++, in memory
     try:
         return copy(model, copy_in_float64)

@@ -15,7 +15,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.runtimes.session import OnnxValue
 from exporter.worker.inputs.call import Array, Tensors, from_numpy
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model, to_value
 

@@ -17,7 +17,7 @@ from exporter.jobs import JobFolder, Sample, TableParts
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array, list_items
 from exporter.worker.inputs.call import Tensors, from_numpy
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
@@ -341,8 +341,6 @@ _NAMES = {
 # fails needs the other float64 runs.
 def digest_tables(model: Model) -> tuple[TableParts, ...]:
     """Return the digests of the weights; a tensor with two names counts once."""
-    if not isinstance(model, torch.nn.Module):
-        return ()
     tables = []
     for weight in {id(item): item for item in (*model.parameters(), *model.buffers())}.values():
         if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= MIN_ROWS:
@@ -359,8 +357,6 @@ def list_table_lengths(model: Model) -> tuple[int, ...]:
     Tables are embeddings, buffers and the weights of the model's own layers. The weights of
     torch's layers except embeddings are multiplied, so a model does not look up their rows.
     """
-    if not isinstance(model, torch.nn.Module):
-        return ()
     lengths: set[int] = set()
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):

@@ -23,7 +23,8 @@ from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import wrap_with_call_objects
-from exporter.worker.model.source_loader import Model, digest_weights, load_model
+from exporter.worker.model.model_kinds import Model, is_compiled
+from exporter.worker.model.source_loader import digest_weights, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.process.setup import keep_one_thread
@@ -38,7 +39,7 @@ from exporter.worker.reference.noise import describe_difference
 from exporter.worker.torch_private.internals import count_writes
 
 #: Packages whose classes and modules do not keep values of one model.
-_LIBRARIES = frozenset({"torch", "builtins", "numpy"})
+_LIBRARIES = frozenset({"torch", "builtins", "numpy", "exporter"})
 
 
 class PythonState:
@@ -66,8 +67,6 @@ class PythonState:
 
 
 def _list_values(model: Model) -> Iterator[tuple[str, Any]]:
-    if not isinstance(model, torch.nn.Module):
-        return
     classes: dict[type, None] = {}
     for path, module in model.named_modules():
         prefix = f"{path}." if path else ""
@@ -120,9 +119,8 @@ class ModelSnapshot:
 
     def __init__(self, model: Model) -> None:
         self._buffers = BufferSnapshot(model)
-        modules = model.modules() if isinstance(model, torch.nn.Module) else ()
         # The attributes of a compiled module are not in Python.
-        plain = (each for each in modules if not isinstance(each, torch.jit.ScriptModule))
+        plain = (each for each in model.modules() if not is_compiled(each))
         self._attributes = [_AttributeTable(vars(module)) for module in plain]
 
     def restore(self) -> None:

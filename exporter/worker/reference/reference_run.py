@@ -7,7 +7,7 @@ samples, which measures the rounding of float32 (see `noise.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.thorough_sets import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
-from exporter.worker.model.source_loader import Model, load_model
+from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference import call_failure, quantization_steps
@@ -57,7 +58,7 @@ from exporter.worker.reference.noise import (
     limit_noise,
     list_table_lengths,
 )
-from exporter.worker.reference.python_state import PythonState, ReversedCalls, call_in_reverse
+from exporter.worker.reference.python_state import PythonState, call_in_reverse
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,64 +107,30 @@ class _Run(EagerCall):
 
 
 def compute_reference(
-    model: Model, spec: ModelSpec, root: Path, folder: JobFolder, unstable: str = ""
+    model: Model, spec: ModelSpec, root: Path, folder: JobFolder, other_build: str = ""
 ) -> Reference:
     """Run the model on every input set and write a `test_data_set_<n>` for each.
 
     `model`: A loaded model that was not called yet.
-    `unstable`: How two builds of the model differ, or "".
+    `other_build`: How another build of the model differs, or "".
 
     Raises:
         Failure: Stage `source`, if the model does not run on its declared inputs, or if it
             returns other outputs than declared on any inputs.
     """
-    buffers, state = BufferSnapshot(model), PythonState(model)
     sets = choose_all_sets(spec, list_table_lengths(model) if spec.thorough else ())
-    declared, *others = sets
-    reverse = call_in_reverse(model, spec, root, sets)  # before the first call changes the model
-    inputs = draw_inputs(spec, declared, root)
-    try:
-        outputs = run_declared_inputs(model, spec, inputs)
-    except Failure as failure:
-        explained = call_failure.explain_declared_call(failure, model, spec, declared, inputs)
-        raise explained from failure
-    if unstable and not _changes_outputs(spec, root, inputs, outputs):
-        unstable = ""  # for example a buffer that nobody reads or sets
-    unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers, reverse)
-    runs = [_Run(declared, inputs, outputs)]
-    rejected: dict[str, str] = {}
-    largest, unproved = list_measured_sets(model, spec, root, sets)
-    for requested in (*others, *largest):
-        other_inputs = draw_inputs(spec, requested, root)
-        chosen = replace(requested, sizes=inputs_from.measure_axes(spec, requested, other_inputs))
-        with buffers:
-            run = _run_set(model, spec, chosen, other_inputs)
-        if _is_promised(run, runs[0]):
-            runs.append(run)
-        elif run.error and run.chosen.changed_input:
-            rejected[run.chosen.changed_input] = run.error
+    watch = _StateWatch(model, spec, root, sets)  # before the first call changes the model
+    declared = _run_declared_set(model, spec, root, sets[0])
+    unstable = watch.compare_first_calls(declared, other_build)
+    others = _run_other_sets(model, spec, root, sets, declared, watch.buffers)
+    runs = [declared, *others.runs]
     require_declared_shapes(model, spec, runs)
-    if not unstable and reverse.problem and state.list_changes():
-        unstable = _describe_stored_state(model, spec, root, runs)
+    unstable = unstable or watch.compare_with_new_model(runs)
     runs, float64_reason, float64_run = _measure_runs(model, spec, runs)
     usual = [run for run in runs if run.is_measured and run.chosen.factor == 1.0]
     noise = _measure_noise(spec, usual)
     samples = [
         run.write(index, folder.sample(index), spec, noise) for index, run in enumerate(runs)
-    ]
-    # Another magnitude changes any output, so only the usual magnitude shows that inputs matter.
-    perturbed = [
-        copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
-        for run in runs
-        if run.chosen.kind == "values"
-        and run.outputs is not None
-        and run.chosen.factor == 1.0
-        and not (run.chosen.special and any(map(has_nan, run.outputs)))
-    ]
-    resized = [
-        copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
-        for run in runs
-        if run.chosen.kind in ("axis", "case") and run.outputs is not None
     ]
     return Reference(
         samples=tuple(samples),
@@ -174,13 +141,157 @@ def compute_reference(
         float64_run=float64_run,
         unstable=unstable,
         overflow=describe_overflow(_pair_outputs(spec, usual)),
-        output_spread=compute_spread(outputs, perturbed, resized),
+        output_spread=_measure_spread(spec, declared, runs),
         thorough=spec.thorough,
         returns_objects=has_object_outputs(model),
-        steps=quantization_steps.measure_steps(model, spec, inputs),
+        steps=quantization_steps.measure_steps(model, spec, declared.inputs),
         tables=digest_tables(model),
-        unproved={"": (*reverse.unproved, *unproved, *_list_unproved_inputs(spec, runs, rejected))},
+        unproved={
+            "": (
+                *watch.reverse.unproved,
+                *others.unmeasured,
+                *_list_unproved_inputs(spec, runs, others.rejected),
+            )
+        },
     )
+
+
+class _StateWatch:
+    """Whether a call of a model changes the next one: it exists before the first call.
+
+    An exported file keeps no state between calls. If a call changes buffers and these change the
+    next outputs, the file can agree with the first call only. The running statistics of BatchNorm
+    change no outputs.
+    """
+
+    def __init__(self, model: Model, spec: ModelSpec, root: Path, sets: Sequence[InputSet]) -> None:
+        self._model, self._spec, self._root = model, spec, root
+        self._values = PythonState(model)
+        self.buffers = BufferSnapshot(model)
+        self.reverse = call_in_reverse(model, spec, root, sets)
+
+    def compare_first_calls(self, declared: _Run, other_build: str) -> str:
+        """Return how the declared call differs from itself in another build, again or later.
+
+        The result is "" if it does not.
+        """
+        # The difference of the builds may be a buffer that nobody reads or sets.
+        if other_build and self._has_other_outputs_in_a_new_build(declared):
+            return other_build
+        return self._compare_second_call(declared) or self.reverse.describe_change(
+            self._spec, declared.outputs or ()
+        )
+
+    def _compare_second_call(self, declared: _Run) -> str:
+        second = self._call_again(declared)
+        if not second:
+            return ""
+        # The buffers have their first values again: are they the reason?
+        return second if self._call_again(declared) else f"{STATEFUL_PREFIX}: {second}"
+
+    def _call_again(self, declared: _Run) -> str:
+        with self.buffers:
+            outputs = run_model(self._model, self._spec, declared.inputs)
+        return describe_difference(self._spec, declared.outputs or (), outputs)
+
+    def _has_other_outputs_in_a_new_build(self, declared: _Run) -> bool:
+        def describe() -> str:
+            outputs = run_declared_inputs(self._build_again(), self._spec, declared.inputs)
+            return describe_difference(self._spec, declared.outputs or (), outputs)
+
+        return compute_in_fork(describe) != ""
+
+    def compare_with_new_model(self, runs: Sequence[_Run]) -> str:
+        """Return the difference of a new model's outputs, if earlier calls may have caused one.
+
+        The calls in reverse order are the proof. This is the substitute if they are impossible.
+        """
+        if not self.reverse.problem or not self._values.list_changes():
+            return ""
+        run = next(
+            (run for run in runs if run.chosen.kind == "values" and run.outputs is not None), None
+        )
+        if run is None or run.outputs is None:
+            return ""
+        fresh = self._build_again()
+        weights = zip(fresh.parameters(), self._model.parameters(), strict=False)
+        if fresh is self._model or not all(torch.equal(new, old) for new, old in weights):
+            return ""  # the source returns one object, or a model with other weights on each call
+        outputs = run_model(fresh, self._spec, run.inputs)
+        difference = describe_difference(self._spec, run.outputs, outputs)
+        return f"{HISTORY_PREFIX}: {difference}" if difference else ""
+
+    def _build_again(self) -> Model:
+        return wrap_with_call_objects(load_model(self._spec, self._root), self._spec, self._root)
+
+
+def _run_declared_set(model: Model, spec: ModelSpec, root: Path, declared: InputSet) -> _Run:
+    inputs = draw_inputs(spec, declared, root)
+    try:
+        return _Run(declared, inputs, run_declared_inputs(model, spec, inputs))
+    except Failure as failure:
+        raise call_failure.explain_declared_call(
+            failure, model, spec, declared, inputs
+        ) from failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OtherRuns:
+    """The runs besides the declared one, and the promises for which there is none."""
+
+    runs: Sequence[_Run]
+    rejected: Mapping[str, str]
+    """PyTorch's error for other values of an input, by its name."""
+    unmeasured: tuple[str, ...]
+    """The largest sizes that are too large for each file."""
+
+
+def _run_other_sets(
+    model: Model,
+    spec: ModelSpec,
+    root: Path,
+    sets: Sequence[InputSet],
+    declared: _Run,
+    buffers: BufferSnapshot,
+) -> _OtherRuns:
+    """Run all sets but the declared one, each with the first values of the buffers."""
+    largest, unmeasured = list_measured_sets(model, spec, root, sets)
+    runs, rejected = list[_Run](), dict[str, str]()
+    for requested in (*sets[1:], *largest):
+        inputs = draw_inputs(spec, requested, root)
+        chosen = replace(requested, sizes=inputs_from.measure_axes(spec, requested, inputs))
+        with buffers:
+            run = _run_set(model, spec, chosen, inputs)
+        if _is_promised(run, declared):
+            runs.append(run)
+        elif run.error and run.chosen.changed_input:
+            rejected[run.chosen.changed_input] = run.error
+    return _OtherRuns(runs=runs, rejected=rejected, unmeasured=unmeasured)
+
+
+def _measure_spread(
+    spec: ModelSpec, declared: _Run, runs: Sequence[_Run]
+) -> tuple[float | None, ...]:
+    """Return how much each output depends on values and sizes of the inputs."""
+    first = (declared.inputs, declared.outputs or ())
+
+    def list_outputs(chosen: Iterable[_Run]) -> list[Outputs]:
+        return [
+            copy_masked_values(spec, first, (run.inputs, run.outputs))
+            for run in chosen
+            if run.outputs is not None
+        ]
+
+    # Another magnitude changes any output, so only the usual magnitude shows that inputs matter.
+    other_values = [
+        run
+        for run in runs
+        if run.chosen.kind == "values"
+        and run.chosen.factor == 1.0
+        and not (run.chosen.special and any(map(has_nan, run.outputs or ())))
+    ]
+    other_sizes = [run for run in runs if run.chosen.kind in ("axis", "case")]
+    return compute_spread(first[1], list_outputs(other_values), list_outputs(other_sizes))
 
 
 def _list_unproved_inputs(
@@ -264,58 +375,6 @@ def format_reference_notes(spec: ModelSpec, reference: Reference) -> tuple[str, 
     exact = sum(sample.exact for sample in reference.samples)
     text = f"{exact} of {len(reference.samples)} samples ran first {reference.float64_run}"
     return (f"float64: {text}", *overflows)
-
-
-def _describe_instability(
-    model: Model,
-    spec: ModelSpec,
-    inputs: Tensors,
-    outputs: Outputs,
-    buffers: BufferSnapshot,
-    reverse: ReversedCalls,
-) -> str:
-    """Return the difference of a second call from the first, or "" if they are equal.
-
-    An exported file keeps no state between calls. If a call changes buffers and these change the
-    next outputs, the file can agree with the first call only. The running statistics of BatchNorm
-    change no outputs.
-    """
-    with buffers:
-        second = describe_difference(spec, outputs, run_model(model, spec, inputs))
-    if not second:
-        return reverse.describe_change(spec, outputs)
-    with buffers:
-        restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
-    return second if restored else f"{STATEFUL_PREFIX}: {second}"
-
-
-def _changes_outputs(spec: ModelSpec, root: Path, inputs: Tensors, outputs: Outputs) -> bool:
-    """Return False if one more build of the model gives the same outputs."""
-
-    def describe() -> str:
-        fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
-        return describe_difference(spec, outputs, run_declared_inputs(fresh, spec, inputs))
-
-    return compute_in_fork(describe) != ""
-
-
-def _describe_stored_state(model: Model, spec: ModelSpec, root: Path, runs: list[_Run]) -> str:
-    """Return the difference of a new model's outputs, or "" if they are equal."""
-    run = next(
-        (run for run in runs if run.chosen.kind == "values" and run.outputs is not None), None
-    )
-    if run is None or run.outputs is None:
-        return ""
-    fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
-    if not isinstance(fresh, torch.nn.Module) or not isinstance(model, torch.nn.Module):
-        return ""
-    weights = zip(fresh.parameters(), model.parameters(), strict=False)
-    if fresh is model or not all(torch.equal(new, old) for new, old in weights):
-        return ""  # the source returns one object, or a model with other weights on each call
-    difference = describe_difference(spec, run.outputs, run_model(fresh, spec, run.inputs))
-    if not difference:
-        return ""
-    return f"{HISTORY_PREFIX}: {difference}"
 
 
 def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str, str]:

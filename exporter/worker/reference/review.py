@@ -28,7 +28,7 @@ from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,

@@ -17,7 +17,7 @@ from exporter.records.record import Stage, Status
 from exporter.runtimes import Session
 from exporter.worker.inputs.call import Array, Tensors, to_numpy
 from exporter.worker.model.generation import GeneratorPart, Loop, wrap_calls
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure, format_message
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
@@ -62,8 +62,9 @@ def compute_reference(
         wide_inputs = dict(inputs)
         for number in range(steps):
             index = len(samples)
-            outputs, exact = _run_step((model, wide_model), spec, (inputs, wide_inputs), index)
-            sample = _write_step(folder, index, spec, inputs, (outputs, exact))
+            outputs = _run_step(model, spec, inputs, index)
+            exact = run_in_float64(wide_model, spec, wide_inputs)
+            sample = _write_step(folder, index, spec, inputs, outputs, exact)
             name = f"{loop.name}step {index + 1}"
             samples.append(sample.model_copy(update={"name": name, "begins": number == 0}))
             if generated:
@@ -100,22 +101,15 @@ def _count_steps(spec: ModelSpec, loop: Loop) -> int:
     return steps
 
 
-def _run_step(
-    models: tuple[Model, Model | None],
-    spec: ModelSpec,
-    inputs: tuple[Tensors, Tensors],
-    index: int,
-) -> tuple[Outputs, Outputs | None]:
-    """Return the outputs of a step, and those in float64, which have inputs of their own."""
+def _run_step(model: Model, spec: ModelSpec, inputs: Tensors, index: int) -> Outputs:
     try:
-        with BufferSnapshot(models[0]):
-            outputs = run_model(models[0], spec, inputs[0])
+        with BufferSnapshot(model):
+            return run_model(model, spec, inputs)
     except Failure as failure:
         fix = "correct `feeds`, or the sizes that the model accepts"
         message = f"rollout: PyTorch fails at step {index + 1}: {failure.message}; {fix}"
         status = Status.FAIL if index else Status.ERROR
         raise Failure(Stage.SOURCE, format_message(message), status=status) from failure
-    return outputs, run_in_float64(models[1], spec, inputs[1])
 
 
 def _write_step(
@@ -123,28 +117,33 @@ def _write_step(
     index: int,
     spec: ModelSpec,
     inputs: Tensors,
-    outputs: tuple[Outputs, Outputs | None],
+    outputs: Outputs,
+    exact: Outputs | None,
 ) -> Sample:
-    noise = compute_noise([outputs])
+    noise = compute_noise([(outputs, exact)])
     sample = Sample(
         index=index,
         name="",
         kind="rollout",
         axes=measure_sizes(spec.inputs, inputs),
-        scales=tuple(compute_scale(output) for output in outputs[0]),
-        exact=outputs[1] is not None,
+        scales=tuple(compute_scale(output) for output in outputs),
+        exact=exact is not None,
         noise=noise.shares,
         large_noise=noise.large,
     )
     path = folder.locate(sample)
-    values = ([to_value(each) for each in group or ()] for group in outputs)
-    write_sample(path, [to_numpy(inputs[i.name]) for i in spec.inputs], *values)
+    write_sample(
+        path,
+        [to_numpy(inputs[item.name]) for item in spec.inputs],
+        [to_value(output) for output in outputs],
+        [to_value(output) for output in exact or ()],
+    )
     return sample.model_copy(update={"sha256": hash_sample(path)})
 
 
 def _require_no_generator(model: Model) -> None:
     """Fail for a model of transformers that generates: only the key `generate` has its tokens."""
-    for part in model.modules() if isinstance(model, torch.nn.Module) else ():
+    for part in model.modules():
         can_generate: Any = getattr(part, "can_generate", None)
         if callable(can_generate) and can_generate():
             message = f"rollout: {type(part).__name__} generates, and nothing compares this loop "

@@ -97,16 +97,15 @@ _NAMES = ("_forward_pre_hooks", "_forward_hooks")
 
 
 @contextmanager
-def restore_module_hooks(model: object) -> Iterator[None]:
+def restore_module_hooks(model: nn.Module) -> Iterator[None]:
     """Remove the hooks that the modules of a model get inside the context.
 
     `export_modules_as_functions` adds two hooks to every module. If an earlier export added them
     too, the next one fails with an internal assertion.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
     tables: list[dict[int, Any]] = [
         table
-        for module in modules
+        for module in model.modules()
         for name in _NAMES
         if isinstance(table := vars(module).get(name), dict)
     ]

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
+from exporter.worker.model.model_kinds import ScriptedFunction
 from exporter.worker.model.source_loader import load_model, load_model_twice, require_hash
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import apply_state
@@ -94,7 +95,7 @@ def test_capture_script_compiles() -> None:
 
 
 def test_a_compiled_function_is_a_model() -> None:
-    assert isinstance(load_model(make_contract("scripted_loop"), ROOT), torch.jit.ScriptFunction)
+    assert isinstance(load_model(make_contract("scripted_loop"), ROOT), ScriptedFunction)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from exporter.worker.model.model_kinds import ScriptedFunction
 from exporter.worker.reference.python_state import PythonState
 
 
@@ -59,7 +60,7 @@ def test_buffers_and_reads_are_no_change(act: Any) -> None:
 
 def test_a_compiled_function_has_no_attributes() -> None:
     function = torch.jit.script(lambda_like)
-    assert not PythonState(function).list_changes()
+    assert not PythonState(ScriptedFunction(function)).list_changes()
 
 
 def lambda_like(x: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
 from exporter.worker.model.generation import measure_interface
-from exporter.worker.model.source_loader import Model, load_model
+from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.model.weight_files import find_names, read_weights
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
@@ -102,7 +103,7 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
         return ProbeResult()
     state = torch.load(observation.state, weights_only=True, mmap=True)
     file, names, notes = "", StateNames(), list[str]()
-    if isinstance(model, torch.nn.Module) and not _is_equal(read_state(model), state):
+    if not _is_equal(read_state(model), state):
         tables = [
             (path, *each) for path in reversed(observation.files) for each in _read_tables(path)
         ]

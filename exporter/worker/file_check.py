@@ -1,0 +1,146 @@
+"""From a written file to the records of its devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from exporter.checks.model_file import measure_artifact
+from exporter.checks.protocol import CheckContext
+from exporter.jobs import list_groups, write_json
+from exporter.manifest import Device
+from exporter.records.record import UNPROVED_PREFIX, Artifact, CellId, Record, Stage, Status
+from exporter.worker.diagnosis.explanation import explain_record
+from exporter.worker.export.attempts import ExportContext, ExportedFile
+from exporter.worker.export.file_samples import add_file_samples
+from exporter.worker.passes import work as passes
+from exporter.worker.prepared_job import PreparedJob
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference import review
+from exporter.worker.verify.measurement import add_measurements
+from exporter.worker.verify.run_checks import REFERENCE, FileProof, StageTimes
+
+
+@dataclass(slots=True)
+class FileCheck:
+    """The check of one file on all devices of its opset: `run` has the steps in their order."""
+
+    job: PreparedJob
+    context: ExportContext
+    exported: ExportedFile
+    times: StageTimes
+    sources: tuple[Path, ...] = ()
+    """The file before each pass."""
+    artifact: Artifact = field(init=False)
+    proof: FileProof = field(init=False)
+
+    def run(self) -> None:
+        """Make the final file, complete its samples, and write the record of each device."""
+        opset = self.context.job
+        try:
+            self._apply_passes()
+        except Failure as failure:
+            self.job.output.write_failures((opset,), failure, self.times)
+            return
+        with self.times.measure(Stage.STRUCTURE):
+            self.artifact = measure_artifact(self.job.output.folder.model(opset.opset), self.id)
+        with self.times.measure(REFERENCE):
+            self._add_samples()
+        self.job.output.announce(Stage.STRUCTURE, (opset,))
+        with self.times.measure(Stage.STRUCTURE):
+            self.proof = self._start_proof()
+        records = [self._check_on(device) for device in opset.devices]
+        if all(record.status is Status.PASS for record in records) and self.sources:
+            passes.remove_sources(self.job.output, opset.opset)
+
+    @property
+    def id(self) -> str:
+        return self.job.output.spec.id
+
+    def _apply_passes(self) -> None:
+        """Replace the exported file by that of the last pass.
+
+        Raises:
+            Failure: If a pass fails.
+        """
+        spec, job = self.context.spec, self.job
+        if spec.passes:
+            with self.times.measure(Stage.CONVERT):
+                self.sources, notes = passes.apply(
+                    job.output, spec, self.context.opset, job.reference
+                )
+            self.exported = replace(self.exported, notes=(*self.exported.notes, *notes))
+
+    def _add_samples(self) -> None:
+        """Add samples that only this kind of file needs."""
+        job = self.job
+        shared = replace(self.context, spec=job.output.spec)  # in the state of the other samples
+        job.reference = add_file_samples(
+            shared,
+            job.output.folder,
+            job.reference,
+            self.exported,
+            self._groups,
+            job.output.operators,
+        )
+
+    @property
+    def _groups(self) -> tuple[str, ...]:
+        return list_groups(self.exported.route, self.artifact.operators)
+
+    def _start_proof(self) -> FileProof:
+        output, unproved = self.job.output, self.job.reference.unproved
+        texts = [text for group in ("", *self._groups) for text in unproved.get(group, ())]
+        return FileProof(
+            spec=output.spec,
+            context=self._select_reference(),
+            route=self.exported.route,
+            attempts=self.exported.attempts,
+            log=output.format_log_path(self.context.opset),
+            notes=(
+                *self.exported.notes,
+                *self.job.notes,
+                *(f"{UNPROVED_PREFIX}{text}" for text in texts),
+            ),
+            artifact=self.artifact,
+        )
+
+    def _select_reference(self) -> CheckContext:
+        """Return the file with the samples that apply to it, of the reference as it is now."""
+        return self.job.make_check_context(
+            self.context, self.exported.notes, self.artifact.operators
+        )
+
+    def _check_on(self, device: Device) -> Record:
+        """Prove the file on a device, write the record, and explain it if it is red."""
+        output, opset = self.job.output, self.context.job
+        cell = CellId(model=self.id, opset=opset.opset, device=device.name)
+        output.announce(Stage.PARITY, (opset,), only=cell)
+        record = self.proof.prove(device, self.times)
+        if review.is_worth_review(record, self.job.reference):
+            record = self._review(record, device)
+        view = self.proof.view(device)
+        if view.spec.measure:
+            record = add_measurements(record, self.context, view, device)
+        record = output.write_record(record)
+        if record.status.is_red and not record.undiagnosed:
+            explain = partial(explain_record, record, self.context, view, device)
+            if self.sources:
+                explain = partial(
+                    passes.explain, record, self.sources, self.proof, self.context, device
+                )
+            output.diagnose((record,), explain)
+        return record
+
+    def _review(self, record: Record, device: Device) -> Record:
+        """Judge the samples of a doubtful verdict by other runs of PyTorch, and prove again."""
+        job = self.job
+        with self.times.measure(REFERENCE):
+            reference = review.review_reference(
+                job.model, job.output.spec, job.output.folder, job.reference, record
+            )
+            write_json(job.output.folder.reference, reference)
+            job.use(reference)
+        self.proof.context = self._select_reference()
+        return self.proof.prove(device, self.times, is_full=True)
