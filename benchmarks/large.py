@@ -25,8 +25,23 @@ from exporter.records.record import Status, read_run
 WIDTH = 8320
 PER_LAYER = (WIDTH * WIDTH + WIDTH) * 4
 
+#: The functions of the worker that begin a phase, below `exporter`.
+PHASES = {
+    "worker.job_runner._compute_reference": "reference",
+    "worker.job_runner.require_capture": "capture",
+    "worker.job_runner.export_program": "conversion",
+    "worker.job_runner.export_module": "conversion",
+    "worker.job_runner._write_file": "save",
+    "worker.file_check.FileCheck.run": "checks of the file",
+    "worker.verify.run_checks.run_structure_checks": "structure",
+    "worker.verify.run_checks.open_session": "load of the session",
+    "worker.verify.run_checks._run_checks": "proof",
+    "worker.reference.review.review_reference": "review",
+}
+
 MODEL = f'''
 import functools
+import pkgutil
 import sys
 import time
 from pathlib import Path
@@ -50,19 +65,7 @@ class Large(nn.Module):
         return x
 
 
-# The functions of the worker that begin a phase, which the benchmark reads with its times.
-PHASES = {{
-    "worker.job_runner._compute_reference": "reference",
-    "worker.job_runner.require_capture": "capture",
-    "worker.job_runner.export_program": "conversion",
-    "worker.job_runner.export_module": "conversion",
-    "worker.job_runner._write_file": "save",
-    "worker.file_check.FileCheck.run": "checks of the file",
-    "worker.verify.run_checks.run_structure_checks": "structure",
-    "worker.verify.run_checks.open_session": "load of the session",
-    "worker.verify.run_checks._run_checks": "proof",
-    "worker.reference.review.review_reference": "review",
-}}
+PHASES = {PHASES!r}
 LOG = Path(__file__).parents[1] / "phases.txt"
 ACTIVE = []
 
@@ -88,8 +91,8 @@ def mark(function, phase):
 if "exporter.worker.job_runner" in sys.modules:
     write("source")
     for path, phase in PHASES.items():
-        module, _, name = path.rpartition(".")
-        owner = sys.modules[f"exporter.{{module}}"]
+        owner, _, name = path.rpartition(".")
+        owner = pkgutil.resolve_name(f"exporter.{{owner}}")  # a module, or a class in it
         setattr(owner, name, mark(getattr(owner, name), phase))
 '''
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -50,6 +51,11 @@ def test_a_section_replaces_only_the_one_of_its_name() -> None:
     assert "| a |" not in again
     names = ["cold", "more", "divided", "idle", "touched", "watch", "steps", "shared"]
     assert list(BENCHMARKS) == [*names, "dask", "week", "package"]
+
+
+@pytest.mark.parametrize("path", large.PHASES)
+def test_a_phase_begins_with_a_function_of_the_worker(path: str) -> None:
+    assert callable(pkgutil.resolve_name(f"exporter.{path}"))
 
 
 def test_memory_is_divided_into_phases_and_drawn() -> None:
