@@ -79,12 +79,16 @@ def _write_site(manifest: Manifest, run: RunRecord, folder: Path) -> None:
     """Write the report as a static site, with the commit and the day of the results.
 
     Raises:
-        ExporterError: ENVIRONMENT, if a file cannot be written.
+        ExporterError: ENVIRONMENT, if a file cannot be written, or is of no report.
     """
+    from exporter.report.report_files import require_own_files
+
     root = Path(manifest.project.root)
     stamp, url = _describe_commit(root), find_commit_url(root, os.environ)
     pages = render_reports(manifest, run, stamp)
-    for name, content in render_site(pages, stamp, manifest.project.reports, url).items():
+    site = render_site(pages, stamp, manifest.project.reports, url)
+    require_own_files(folder, site)
+    for name, content in site.items():
         write_bytes(folder / name, content.encode() if isinstance(content, str) else content)
 
 

@@ -25,8 +25,14 @@ from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from exporter.core.device_name import DeviceName
-from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import remove_unfinished_files, write_bytes
+from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.files import (
+    CELL_LIMIT,
+    open_regular_file,
+    read_regular_file,
+    remove_unfinished_files,
+    write_bytes,
+)
 from exporter.core.git import Commit, Git
 from exporter.core.text import join_lines, pluralize, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec, Project
@@ -471,12 +477,64 @@ _ATTRIBUTES_MARK = "# Written by `exporter report`: it replaces these files afte
 _MERGED = (OVERVIEW, INDEX, JUNIT, CSV, "*.svg", f"{BADGE}.json", f"{BADGES}/**", f"{PAGES}/**")
 
 
+#: In the first bytes of each file of a report, but for those of plugins.
+_SIGNS = (
+    b"Written by `exporter report`",
+    JSON_MARK.encode(),
+    b'<testsuites name="exporter"',
+    b"model,opset,device,status,stage,",
+    b":root { color-scheme: light dark; --text: #1f2328;",  # a page of `--site`
+)
+_SIGN_RANGE = 1 << 12
+
+
+def require_own_files(folder: Path, names: Iterable[str]) -> None:
+    """Raise an error if a file that would be replaced is not of a report.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with a problem for each such file.
+    """
+    is_report = any(_has_sign(folder / f"{OVERVIEW[:-3]}{suffix}") for suffix in (".md", ".html"))
+    problems = []
+    for name in sorted(names):
+        path = folder / name
+        if path.is_symlink() or not path.is_file() or not path.stat().st_size:
+            continue
+        # A template of the project may render the index without a sign.
+        is_known = name.startswith(f"{PLUGINS}/") or (name == INDEX and is_report)
+        if not is_known and not _has_sign(path):
+            fix = "move it away, or name another folder"
+            problems.append(Problem(message=f"{path}: was not written by `exporter report`; {fix}"))
+    if problems:
+        raise ExporterError(ExitCode.ENVIRONMENT, problems)
+
+
+def _has_sign(path: Path) -> bool:
+    try:
+        with open_regular_file(path) as file:
+            head = file.read(_SIGN_RANGE)
+    except OSError:
+        return False
+    return any(sign in head for sign in _SIGNS)
+
+
+#: In the folder of a plugin: the names of the files that the last report wrote there.
+_WRITTEN = ".written"
+
+
+def _list_written(plugin: Path) -> frozenset[str]:
+    try:
+        return frozenset(read_regular_file(plugin / _WRITTEN, CELL_LIMIT).decode().splitlines())
+    except (OSError, ValueError):
+        return frozenset()
+
+
 def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write every file, and delete the files of removed models and plugins.
 
     Raises:
-        ExporterError: ENVIRONMENT, if a file cannot be written or deleted, or if a folder inside
-            the reports folder is a link.
+        ExporterError: ENVIRONMENT, if a file cannot be written or deleted, if a folder inside
+            the reports folder is a link, or if a file was not written by a report.
     """
     plugins = sorted(path for path in (folder / PLUGINS).glob("*") if path.is_dir())
     folders = (folder, folder / PAGES, folder / BADGES, folder / PLUGINS, *plugins)
@@ -484,6 +542,7 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
         if path.is_symlink():
             message = f"{path}: is a symlink; replace it by a folder, or remove it"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
+    require_own_files(folder, files)
     for name, content in sorted(files.items()):
         data = content.encode() if isinstance(content, str) else content
         if not _has_content(folder / name, data):
@@ -495,9 +554,22 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
         for path in sorted((folder / inner).glob(f"*{suffix}")):
             if f"{inner}/{path.name}" not in files and _starts_with(path, mark.encode()):
                 _delete(path)
-    for path in (path for plugin in plugins for path in sorted(plugin.iterdir())):
-        if path.relative_to(folder).as_posix() not in files and path.is_file():
-            _delete(path)
+    _clean_plugin_folders(folder, plugins, files)
+
+
+def _clean_plugin_folders(folder: Path, existing: Iterable[Path], files: Iterable[str]) -> None:
+    """Delete the files that an earlier report wrote for a plugin, and list the present ones."""
+    written = [folder / name for name in files if name.startswith(f"{PLUGINS}/")]
+    for plugin in sorted({*existing, *(path.parent for path in written)}):
+        names = sorted(path.name for path in written if path.parent == plugin)
+        for path in (plugin / name for name in sorted(_list_written(plugin))):
+            if path.name not in names and path.parent == plugin and path.is_file():
+                _delete(path)
+        content = "".join(f"{name}\n" for name in names).encode()
+        if names and not _has_content(plugin / _WRITTEN, content):
+            write_bytes(plugin / _WRITTEN, content)
+        elif not names and (plugin / _WRITTEN).is_file():
+            _delete(plugin / _WRITTEN)
 
 
 def _write_attributes(path: Path) -> None:
