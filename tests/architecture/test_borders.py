@@ -95,11 +95,13 @@ def list_allowed(path: Path) -> set[str]:
     # The switches of the tests, and of private functions.
     if path in (PACKAGE / "core" / "system.py", PACKAGE / "cache" / "states.py"):
         allowed = {"os.environ"}
-    # The program of a host; the variables of a device in addition to those of the worker; the
-    # output of a command for GitHub; two that the tests of users call.
+    # The program of a host; the variables of a device in addition to those of the worker; those
+    # that select GPUs, for a message; the output of a command for GitHub; two that the tests of
+    # users call.
     if path.name in {
         "host_run.py",
         "runtime_process.py",
+        "runtime_registry.py",
         "github.py",
         "testing.py",
         "pytest_plugin.py",

@@ -23,7 +23,7 @@ def list_parameters() -> Iterator[ParameterSet]:
         yield pytest.param(row, id=row.name, marks=() if row.invalid else pytest.mark.campaign)
 
 
-@pytest.mark.parametrize("feature", list_parameters())
+@pytest.mark.parametrize("feature", list(list_parameters()))
 def test_a_row_is_right(feature: Feature, tmp_path: Path) -> None:
     if feature.package and find_spec(feature.package) is None:
         pytest.skip(f"{feature.package} is not installed")

@@ -462,12 +462,15 @@ def test_the_environment_of_a_device_is_created(
     def install(definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
         (folder / definition.key).mkdir(parents=True)
         (folder / definition.key / "environment.json").touch()
+        installed.append(environment)
         return environment
 
     environment = InstalledEnvironment(folder=Path(sys.prefix), packages={})
-    monkeypatch.setattr("exporter.pipeline.device_environments.install_environment", install)
+    installed: list[InstalledEnvironment] = []
+    module = "exporter.pipeline.device_environments"
+    monkeypatch.setattr(f"{module}.install_environment", install)
     monkeypatch.setattr(
-        "exporter.pipeline.device_environments.find_environment", lambda *_: environment
+        f"{module}.find_environment", lambda *_: installed[0] if installed else None
     )
     arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
     result = CliRunner().invoke(exporter, arguments)
