@@ -28,10 +28,10 @@ PER_LAYER = (WIDTH * WIDTH + WIDTH) * 4
 #: The functions of the worker that begin a phase, below `exporter`.
 PHASES = {
     "worker.job_runner._compute_reference": "reference",
-    "worker.job_runner.require_capture": "capture",
-    "worker.job_runner.export_program": "conversion",
-    "worker.job_runner.export_module": "conversion",
-    "worker.job_runner._write_file": "save",
+    "worker.export_steps.require_capture": "capture",
+    "worker.export_steps.export_program": "conversion",
+    "worker.export_steps.export_module": "conversion",
+    "worker.export_steps._write_file": "save",
     "worker.file_check.FileCheck.run": "checks of the file",
     "worker.verify.run_checks.run_structure_checks": "structure",
     "worker.verify.run_checks.open_session": "load of the session",

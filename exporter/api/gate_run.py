@@ -12,7 +12,7 @@ from exporter.cache.states import read_tool_versions
 from exporter.core.errors import Location
 from exporter.core.git import diff_files, find_last_change
 from exporter.gate import baseline_comparison
-from exporter.gate.contract_changes import describe_states
+from exporter.gate.accepted_contract import describe_states
 from exporter.gate.evidence import find_evidence_findings
 from exporter.gate.finding import (
     CAUSED_KINDS,

@@ -12,10 +12,10 @@ from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Commit
 from exporter.core.revision import Checkout, check_out
+from exporter.gate.accepted_contract import DEFINING_KEYS, describe_states, find_state_changes
 from exporter.gate.baseline_comparison import compare_results, list_accepted, strip_figures
-from exporter.gate.contract_changes import DEFINING_KEYS, describe_states, find_state_changes
 from exporter.gate.finding import ACCEPTED_HERE, GateFinding
-from exporter.gate.promise_changes import ContractHashes, find_contract_changes
+from exporter.gate.revision_promises import ContractHashes, find_contract_changes
 from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
 from exporter.manifest.loader import list_manifests
 from exporter.manifest.rules.python_code import hash_code

@@ -19,7 +19,7 @@ from typing import assert_never
 
 from exporter.core.device_name import DeviceName
 from exporter.core.text import join_lines, shorten, truncate
-from exporter.gate.contract_changes import (
+from exporter.gate.accepted_contract import (
     find_state_changes,
 )
 from exporter.gate.finding import (

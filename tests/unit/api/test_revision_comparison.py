@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from exporter.api.revision_comparison import ProjectState, compare_with_revision
-from exporter.gate.baseline_comparison import accept_some
-from exporter.gate.contract_changes import (
+from exporter.gate.accepted_contract import (
     DEFINING_KEYS,
     HARMLESS_KEYS,
     RESOLVED_KEYS,
 )
+from exporter.gate.baseline_comparison import accept_some
 from exporter.gate.finding import GateFinding
-from exporter.gate.promise_changes import find_contract_changes
+from exporter.gate.revision_promises import find_contract_changes
 from exporter.manifest import (
     Axis,
     Bound,

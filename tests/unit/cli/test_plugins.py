@@ -41,7 +41,7 @@ import exporter
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.checks import STRUCTURE_CHECKS
 from exporter.core.check_table import FAILURE_CODES
-from exporter.gate.promise_changes import find_contract_changes
+from exporter.gate.revision_promises import find_contract_changes
 from tests.unit.checks.contexts import contract, make_subject
 from tests.unit.factory import make_manifest
 from tests.unit.manifest.projects import load_model

@@ -1,4 +1,4 @@
-"""Changes of the contract: the promises that the baseline stores, and those of the manifests."""
+"""The contract of each model as the baseline stores it, and its changes since it was accepted."""
 
 from __future__ import annotations
 

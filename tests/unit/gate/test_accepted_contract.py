@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from exporter.api.revision_comparison import ProjectState, compare_with_revision
+from exporter.gate.accepted_contract import describe_states
 from exporter.gate.baseline_comparison import (
     accept_all,
     accept_some,
     compare_results,
     list_accepted,
 )
-from exporter.gate.contract_changes import describe_states
 from exporter.gate.finding import GateFinding
 from exporter.manifest import DEFAULT_GATE, Device, Expectation, FindingKind, Manifest
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline

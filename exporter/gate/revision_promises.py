@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from exporter.core.errors import Location
 from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE
-from exporter.gate.contract_changes import (
+from exporter.gate.accepted_contract import (
     DEFINING_KEYS,
     HARMLESS_KEYS,
     RESOLVED_KEYS,
