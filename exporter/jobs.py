@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.core.files import CELL_LIMIT, write_text
-from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items, Measured
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import CellId, Record, Route, Stage
 
@@ -232,9 +232,9 @@ class Sample(FrozenModel):
     """The digest of the files in its folder; see `hash_sample` in `checks`."""
     exact: bool = True
     """Whether it ran in float64 too, with or without success."""
-    noise: Items[float | None] = ()
+    noise: Items[Measured | None] = ()
     """The noise of each output in this sample; the reference's if it is empty."""
-    large_noise: Items[float | None] = ()
+    large_noise: Items[Measured | None] = ()
     """The same errors if they are too large to be taken for rounding; else None."""
     factor: float = 1.0
     """The factor of inputs with another magnitude."""
@@ -297,13 +297,13 @@ class Reference(ChecksummedModel):
     """PyTorch's results for all samples of a job, and their precision."""
 
     samples: Items[Sample]
-    noise: Items[float | None]
+    noise: Items[Measured | None]
     """For each output, the largest |float32 - float64| of the usual samples that ran in float64
     first, relative to the largest scale in them. None if the output is not a float, or did not run
     in float64."""
-    noise_scales: Items[float] = ()
+    noise_scales: Items[Measured] = ()
     """The scales that the noise is relative to."""
-    large_noise: Items[float | None] = ()
+    large_noise: Items[Measured | None] = ()
     """The same error of each output if it is too large to be taken for rounding; else None."""
     float64: str = ""
     """The reason why the float64 reference is missing; empty if it exists."""
@@ -311,7 +311,7 @@ class Reference(ChecksummedModel):
     """How a large model runs in float64; empty for other models."""
     unstable: str = ""
     """How two runs of PyTorch on the declared inputs differ; empty if they are equal."""
-    output_spread: Items[float | None]
+    output_spread: Items[Measured | None]
     """For each output, its change when inputs get other values: relative to the scale for floats,
     the share of changed elements for others. None if PyTorch accepted no other values."""
     overflow: Items[str] = ()
@@ -324,7 +324,7 @@ class Reference(ChecksummedModel):
     """Whether more sizes and values were tried than by default."""
     returns_objects: bool = False
     """Whether the model returns more than tuples, lists and dicts of tensors."""
-    steps: Items[float | None] = ()
+    steps: Items[Measured | None] = ()
     """For each output, the scale from which PyTorch dequantizes it, or None; empty if no tolerance
     is in steps."""
     tables: Items[TableParts] = ()
@@ -337,7 +337,7 @@ class Reference(ChecksummedModel):
 
     rollout: Items[Sample] = ()
     """The steps of all loops; see `JobFolder.locate`."""
-    metric: Items[float] = ()
+    metric: Items[Measured] = ()
     """The metric of the entry: PyTorch's, and that of a model that returns zeros."""
     captures: Items[str] = ()
     """The groups that have their samples; see `list_groups`."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.system import describe_platform
 
@@ -85,7 +86,7 @@ def find_environment(
 ) -> InstalledEnvironment | None:
     location = folder / definition.key
     try:
-        stamp = json.loads((location / STAMP).read_text())
+        stamp = json.loads(read_regular_file(location / STAMP, TEXT_LIMIT))
     except (OSError, ValueError):
         return None
     if not find_interpreter(location).exists():  # the interpreter that it links to was removed
@@ -99,7 +100,7 @@ def read_shared_packages(prefix: Path) -> tuple[str, ...]:
     The prefix is the folder of the environment, such as `sys.prefix`.
     """
     try:
-        folders = json.loads((prefix / STAMP).read_text())["shared"]
+        folders = json.loads(read_regular_file(prefix / STAMP, TEXT_LIMIT))["shared"]
     except (OSError, ValueError, KeyError, TypeError):
         return ()  # an environment of another program
     return tuple(folders)

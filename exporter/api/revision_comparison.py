@@ -10,6 +10,7 @@ from pathlib import Path
 
 from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.files import open_regular_file
 from exporter.core.git import Commit
 from exporter.core.revision import Checkout, check_out
 from exporter.gate.accepted_contract import DEFINING_KEYS, describe_states, find_state_changes
@@ -289,7 +290,7 @@ def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> s
 def _hash_content(path: Path) -> str:
     """Return the hash of a file; that of its content if git stores a pointer of Git LFS."""
     try:
-        with path.open("rb") as file:
+        with open_regular_file(path, may_be_link=True) as file:
             head = file.read(_POINTER_BYTES)
     except OSError:
         return ""

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
+from exporter.core.files import TEXT_LIMIT, read_regular_file
+
 #: The first word of the state of a source of which only code ran. Pairs of names and hashes follow.
 BLOCKS = "blocks "
 #: The name of the whole text, if a record depends on it, too.
@@ -88,10 +90,14 @@ def digest_blocks(source: bytes) -> dict[str, str]:
 def reads_version(path: str) -> bool:
     """Return True if a file has code that can read the version of a module."""
     try:
-        text = ast.unparse(ast.parse(Path(path).read_bytes())) if path.endswith(".py") else ""
+        text = ast.unparse(ast.parse(_read(Path(path)))) if path.endswith(".py") else ""
     except (OSError, SyntaxError, ValueError, RecursionError):
         return True
     return _READ.search(_UNREAD.sub("", text)) is not None
+
+
+def _read(path: Path) -> bytes:
+    return read_regular_file(path, TEXT_LIMIT, may_be_link=True)
 
 
 def format_blocks(states: Mapping[str, str]) -> str:
@@ -115,7 +121,7 @@ def find_changed_block(before: str, after: str) -> str | None:
 def read_current_blocks(path: Path, before: str, text: str) -> str:
     """Return the current state of the blocks in a state; `text` is the hash of the file."""
     try:
-        current = {**digest_blocks(path.read_bytes()), TEXT: text}
+        current = {**digest_blocks(_read(path)), TEXT: text}
     except (OSError, SyntaxError, ValueError, RecursionError):
         return text
     return format_blocks({name: current.get(name, "") for name in read_blocks(before)})

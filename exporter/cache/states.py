@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from exporter.cache.code_blocks import BLOCKS, read_current_blocks
-from exporter.core.files import hash_file
+from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, hash_file, read_regular_file
 from exporter.core.import_object import SHADOWS
 from exporter.core.system import describe_platform
 from exporter.core.text import DISTRIBUTION
@@ -104,7 +104,8 @@ def _list_folders(variable: str) -> Iterator[str]:
 
 def _read_pth_file(folder: str, name: str) -> Iterator[str]:
     """Yield the folders in a `.pth` file; its lines with code belong to an installed package."""
-    text = Path(folder, name).read_text(errors="surrogateescape")
+    content = read_regular_file(Path(folder, name), TEXT_LIMIT, may_be_link=True)
+    text = content.decode(errors="surrogateescape")
     for line in map(str.strip, text.splitlines()):
         if line and not line.startswith(("#", "import ", "import\t")):
             yield str(Path(folder, line))
@@ -421,7 +422,10 @@ def _list_other_owners(overlay: str) -> dict[str, list[str]]:
     paths = (path for folder in folders for path in sorted(Path(folder).glob("*.dist-info/RECORD")))
     modules = {name: name.replace("-", "_") for name in DISTRIBUTIONS}
     for path in paths:
-        owner, lines = path.parent.name.partition("-")[0], b"\n" + path.read_bytes()
+        owner, lines = (
+            path.parent.name.partition("-")[0],
+            b"\n" + read_regular_file(path, CELL_LIMIT),
+        )
         for name, module in modules.items():
             if owner != module and f"\n{module}/__init__.py,".encode() in lines:
                 owners.setdefault(name, []).append(owner)

@@ -15,7 +15,7 @@ from exporter.cli.output.tables import open_project, show_findings
 from exporter.cli.output.terminal import print_line
 from exporter.core.device_name import CURRENT, SEPARATOR
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
-from exporter.core.files import write_text
+from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.text import pluralize
 from exporter.gate.baseline_comparison import compare_baselines
 from exporter.records.baseline import (
@@ -27,6 +27,7 @@ from exporter.records.baseline import (
 )
 from exporter.records.record import CellId, Record, RunRecord, read_run
 from exporter.report.browser import render_comparison
+from exporter.report.report_files import require_own_files
 from exporter.report.rows.gate_rows import build_finding_rows
 
 _FILE = click.Path(exists=True, path_type=Path)
@@ -83,6 +84,7 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
         manifest = open_project(root)
         run = RunRecord(tools=new.tools, records=tuple(records.values()))
         templates = Path(manifest.project.root) / manifest.project.templates
+        require_own_files(html.parent, [html.name])
         # The old outcomes are the accepted ones.
         write_text(html, render_comparison(manifest, run, old, templates))
         print_line(f"{html}: open it in a browser")
@@ -99,7 +101,7 @@ def _read_file(argument: _FileArgument) -> _Contents:
     """Read a results file or a baseline, depending on its keys, and select the toolchain."""
     path = argument.path
     try:
-        table = {} if path.is_dir() else json.loads(path.read_bytes())
+        table = {} if path.is_dir() else json.loads(read_regular_file(path, PROJECT_LIMIT))
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error

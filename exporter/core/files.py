@@ -21,6 +21,8 @@ from types import TracebackType
 
 from exporter.core.errors import ExitCode, ExporterError
 
+#: Bytes of a text that a person wrote, such as a source of Python.
+TEXT_LIMIT = 1 << 24
 #: Bytes of a file about one cell or one job. Real ones have less than 1 MiB.
 CELL_LIMIT = 1 << 26
 #: Bytes of a file about all cells of a project, or with the digests of all weights of a model.
@@ -51,13 +53,13 @@ def open_regular_file(path: Path, *, may_be_link: bool = False) -> BufferedReade
     raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
-def read_regular_file(path: Path, limit: int) -> bytes:
+def read_regular_file(path: Path, limit: int, *, may_be_link: bool = False) -> bytes:
     """Return the content of a file.
 
     Raises:
         OSError: if the file cannot be read, is no regular file or is larger than the limit.
     """
-    with open_regular_file(path) as file:
+    with open_regular_file(path, may_be_link=may_be_link) as file:
         size = os.fstat(file.fileno()).st_size
         # `read` allocates the requested number of bytes, so the limit is no argument.
         content = file.read(size + 1) if size <= limit else b""
@@ -195,6 +197,22 @@ def walk_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 elif entry.is_file(follow_symlinks=False):
                     with suppress(OSError):  # removed by another process
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def find_files(folder: Path, name: str) -> list[Path]:
+    """Return the sorted paths with a name in a folder and below it, without following links.
+
+    Folders that cannot be reached are omitted, such as those with a path of 5,000 characters.
+    """
+    paths, folders = [], [folder]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif entry.name == name:
+                    paths.append(Path(entry.path))
+    return sorted(paths)
 
 
 def remove_folder(folder: Path) -> None:

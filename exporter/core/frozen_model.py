@@ -20,6 +20,9 @@ T = TypeVar("T")
 #: A sequence in a file (TOML array, JSON list) as a tuple. Its items are validated strictly.
 Items = Annotated[tuple[T, ...], Field(strict=False)]
 
+#: A measured number, which may be infinite or NaN. All other floats are finite.
+Measured = Annotated[float, Field(allow_inf_nan=True)]
+
 #: The values that TOML and JSON share, used by `init` and `options`.
 #: (A named alias, because pydantic does not support an unnamed recursive one.)
 Plain = TypeAliasType("Plain", "bool | int | float | str | list[Plain] | dict[str, Plain] | None")
@@ -38,6 +41,7 @@ class FrozenModel(BaseModel):
         defer_build=True,
         extra="forbid",
         strict=True,
+        allow_inf_nan=False,
         ser_json_inf_nan="constants",
         # pydantic reserves the prefix `model_`; records have a field `model`.
         protected_namespaces=(),

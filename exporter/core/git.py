@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -9,9 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import read_regular_file
 
 #: Seconds for one git command.
 _TIMEOUT = 120
+#: Bytes of a file with a path.
+_MAX_PATH = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +38,22 @@ def find_git_folder(root: Path) -> Path | None:
         if git.is_dir():
             return git
         if git.is_file():  # a worktree, or a submodule
-            worktree = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-            common = worktree / "commondir"
-            return (
-                worktree / common.read_text("utf-8").strip() if common.is_file() else worktree
-            ).resolve()
+            name = _read_path(git).removeprefix("gitdir:").strip()
+            if not name:
+                return None
+            worktree = folder / name
+            common = _read_path(worktree / "commondir")
+            return (worktree / common if common else worktree).resolve()
     return None
+
+
+def _read_path(file: Path) -> str:
+    """Return the path in a file of git, or "" if it has none."""
+    try:
+        text = os.fsdecode(read_regular_file(file, _MAX_PATH)).strip()
+        return "" if "\0" in text else text
+    except OSError:
+        return ""
 
 
 def find_last_change(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from typing import Any, TypeVar
 import tomli
 
 from exporter.core import toml_errors
+from exporter.core.files import read_regular_file
 
 T = TypeVar("T")
 
@@ -38,12 +41,11 @@ class TomlTable:
 def read_toml_table(path: Path) -> TomlTable:
     """Read a TOML file; report a problem as a value."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = _read(path)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            return TomlTable(problem="is larger than 1 MiB; a manifest must be smaller")
         return TomlTable(problem=f"cannot be read: {error.strerror or error}")
-    if len(content) > _MAX_BYTES:
-        return TomlTable(problem="is larger than 1 MiB; a manifest must be smaller")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -67,6 +69,24 @@ def read_toml_table(path: Path) -> TomlTable:
         return TomlTable(problem="is not valid TOML: a number has too many digits")
 
 
+def _read(path: Path) -> bytes:
+    """Return the content of a TOML file.
+
+    Raises:
+        OSError: if it cannot be read, or if it is a link to a file that is none of the repository:
+            an excerpt in a log would show a line of that file.
+    """
+    target = Path(os.path.realpath(path))
+    if target != path.absolute():
+        folders = path.absolute().parents
+        checkout = next((each for each in folders if os.path.lexists(each / ".git")), None)
+        is_inside = checkout is None or target.is_relative_to(os.path.realpath(checkout))
+        if not is_inside or (path.is_symlink() and target.suffix != path.suffix):
+            text = "is a symlink to a file that is no TOML file of the repository; copy the file"
+            raise OSError(errno.EINVAL, text, str(path))
+    return read_regular_file(path, _MAX_BYTES, may_be_link=True)
+
+
 def find_settings(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """Find `[tool.exporter]` in the content of a `pyproject.toml`.
 
@@ -88,8 +108,9 @@ def find_root(folder: Path = Path()) -> Path:
     """Return the nearest folder upwards with a project, within its repository, or the folder."""
     with suppress(OSError):  # such as a current folder that was removed
         for each in (folder, *folder.absolute().parents):
-            settings = each / SETTINGS_FILE
-            has_settings = settings.is_file() and b"tool.exporter" in settings.read_bytes()
+            has_settings = False
+            with suppress(OSError):
+                has_settings = b"tool.exporter" in _read(each / SETTINGS_FILE)
             if has_settings or any((each / "manifests").glob("*.toml")):
                 return each
             if (each / ".git").exists():

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, suggest_nearest
 from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
-from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items, Measured
 from exporter.core.text import format_two_digits, join_lines, truncate
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.finding import GateFinding, PolicySetting
@@ -59,7 +59,7 @@ class Evidence(FrozenModel):
     runtime: str
     """`onnxruntime-gpu 1.31.1`."""
     time: VerdictTime
-    error: float | None = None
+    error: Measured | None = None
     """The largest difference from PyTorch."""
     placement: str = ""
     """The nodes that ran on another provider."""

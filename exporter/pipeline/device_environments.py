@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from exporter.core.device_name import DeviceName
-from exporter.core.files import write_text
+from exporter.core.files import TEXT_LIMIT, read_regular_file, write_text
 from exporter.core.text import join_lines
 from exporter.manifest import Project, RuntimeEnvironment
 from exporter.manifest.resolved.keys import STORE_AGE
@@ -37,6 +37,7 @@ from exporter.virtual_environments import (
 _LINES_OF_MESSAGE = 12
 _SECONDS = 1800.0
 #: pip lists all versions of a package, in ascending order.
+_KEY = re.compile(r"[0-9a-f]{16}")
 _VERSIONS = re.compile(r"\(from versions: ([^)]+)\)")
 _LISTED_VERSIONS = 5
 #: The oldest Node with which ONNX Runtime Web is tested.
@@ -125,7 +126,9 @@ def _install_with_npm(definition: EnvironmentDefinition, location: Path) -> Inst
     options = ["--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1"]
     command = [npm, "install", "--prefix", str(location), *options, "--", *names]
     _run(command, f"npm cannot install {', '.join(names)}")
-    manifests = [path.read_text("utf-8") for path in location.glob("node_modules/*/package.json")]
+    manifests = [
+        read_regular_file(path, TEXT_LIMIT) for path in location.glob("node_modules/*/package.json")
+    ]
     packages = {each["name"]: each["version"] for each in map(json.loads, manifests)}
     stamp = {**definition.model_dump(mode="json"), "shared": [], "packages": packages}
     write_text(location / STAMP, json.dumps(stamp, indent=1) + "\n")
@@ -247,8 +250,10 @@ def list_environments(folder: Path) -> tuple[StoredEnvironment, ...]:
     """Return all complete environments in the order of their names."""
     environments = []
     for stamp in sorted(folder.glob(f"*/{STAMP}")):
+        if not _KEY.fullmatch(stamp.parent.name) or stamp.parent.is_symlink():
+            continue  # of another program
         try:
-            requirements = tuple(json.loads(stamp.read_text())["requirements"])
+            requirements = tuple(json.loads(read_regular_file(stamp, TEXT_LIMIT))["requirements"])
             used = max(path.stat().st_mtime for path in (stamp, _find_lock(stamp.parent)))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # it is being created or removed

@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-import tomli
-
 from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.core.text import format_requirement
+from exporter.core.toml_table import SETTINGS_FILE, read_toml_table
 
 #: The packages that every worker imports.
 _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -45,13 +45,13 @@ def require_own_checkout(root: Path) -> None:
         ExporterError: ENVIRONMENT, with both folders.
     """
     try:
-        settings = tomli.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        settings = read_toml_table(root / SETTINGS_FILE).table
         installed = distribution(settings["project"]["name"])
-    except (OSError, ValueError, KeyError, TypeError, PackageNotFoundError):
+    except (ValueError, KeyError, TypeError, PackageNotFoundError):
         return  # another check reports an invalid file
     _, location = read_distribution(installed.metadata["Name"], "")
     links = [file.locate() for file in installed.files or () if file.name.endswith(".pth")]
-    lines = [line for path in links for line in Path(path).read_text().splitlines()]
+    lines = [line for path in links for line in _read_lines(Path(path))]
     names = (installed.read_text("top_level.txt") or "").split()
     is_flat = location in lines or any(
         (root / f"{name}{end}").exists() for name in names for end in ("", ".py")
@@ -63,3 +63,10 @@ def require_own_checkout(root: Path) -> None:
             f"those of {checkout}; run `pip install -e .` here, in an environment of this checkout"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return read_regular_file(path, TEXT_LIMIT, may_be_link=True).decode().splitlines()
+    except (OSError, ValueError):
+        return []

@@ -19,7 +19,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, mo
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.core.files import write_text
+from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.records.record import (
     CellId,
@@ -331,14 +331,17 @@ def read_baseline(path: Path, name: str = "") -> Baseline:
     name = name or str(path)
     try:
         if not path.is_dir():
-            return parse_baseline({name: path.read_bytes()})
+            return parse_baseline({name: read_regular_file(path, PROJECT_LIMIT)})
         paths = sorted(path.glob("*.json"))
-        return parse_baseline({f"{name}/{each.name}": each.read_bytes() for each in paths})
+        contents = (read_regular_file(each, CELL_LIMIT) for each in paths)
+        names = (f"{name}/{each.name}" for each in paths)
+        return parse_baseline(dict(zip(names, contents, strict=True)))
     except FileNotFoundError as error:
         message = f"{name}: no baseline yet; run `exporter baseline` to accept the current results"
         raise ExporterError(ExitCode.RED, message) from error
     except OSError as error:
-        message = f"{name}: cannot be read: {error.strerror}"
+        file = Path(name, Path(error.filename).name) if path.is_dir() else name
+        message = f"{file}: cannot be read: {error.strerror}; restore it from git"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
 
 

@@ -16,7 +16,7 @@ from exporter.core.check_table import COMPARISON_CHECKS, DETERMINISM_CHECK, FAIL
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items, Measured
 
 
 class Latency(FrozenModel):
@@ -154,7 +154,7 @@ class CheckResult(FrozenModel):
     check: str
     status: Status
     message: str = ""
-    metrics: dict[str, int | float | str] = Field(default_factory=dict)
+    metrics: dict[str, int | Measured | str] = Field(default_factory=dict)
     seconds: float = 0.0
     """Wall time of the check."""
 
@@ -250,9 +250,9 @@ class Divergence(FrozenModel):
     """The value that differs although all its inputs are equal."""
     against: str
     """`PyTorch`, `onnx.reference` or `ONNX Runtime without optimization`."""
-    error_before: float
+    error_before: Measured
     """The largest error of the node's inputs, relative to their scale."""
-    error_after: float
+    error_after: Measured
     """The error of this value; inf if shapes, NaN or Inf differ, or if the file does not run."""
     source: str = ""
     """The model's line, `models/vision.py:31`; empty if the exporter does not store it."""
@@ -263,11 +263,11 @@ class Divergence(FrozenModel):
 class OutputLimit(FrozenModel):
     """The allowed error of an output in absolute units; both None if it must be equal."""
 
-    atol: float | None = None
-    rtol: float | None = None
+    atol: Measured | None = None
+    rtol: Measured | None = None
     exact: bool = False
     """Whether the error is relative to the float64 output instead of PyTorch's."""
-    scale: float | None = None
+    scale: Measured | None = None
     """Larger elements may differ in proportion to their size. None: `atol` applies to all."""
     items: Items[OutputLimit] = ()
     """The limits of the items of a sequence, instead of the other fields."""

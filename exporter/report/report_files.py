@@ -19,7 +19,6 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
-from stat import S_ISREG
 from typing import Literal
 from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -28,6 +27,8 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import (
     CELL_LIMIT,
+    PROJECT_LIMIT,
+    TEXT_LIMIT,
     open_regular_file,
     read_regular_file,
     remove_unfinished_files,
@@ -584,18 +585,14 @@ def _write_attributes(path: Path) -> None:
 
 def _has_content(path: Path, content: bytes) -> bool:
     try:
-        state = path.lstat()
-        is_file = S_ISREG(state.st_mode)  # a symlink is no page
-        return is_file and state.st_size == len(content) and path.read_bytes() == content
+        return read_regular_file(path, len(content)) == content  # a symlink is no page
     except OSError:
         return False
 
 
 def _starts_with(path: Path, mark: bytes) -> bool:
-    if path.is_symlink() or not path.is_file():
-        return False
     try:
-        with path.open("rb") as file:
+        with open_regular_file(path) as file:
             return file.read(len(mark)) == mark
     except OSError:
         return False
@@ -613,10 +610,11 @@ def find_merge_error(manifest: Manifest) -> str:
     """Return why files of another machine contradict each other, as after a merge of git, or ""."""
     reports = ReportPaths(manifest.project).reports
     try:
-        rows = list(csv.DictReader((reports / CSV).read_text("utf-8").splitlines()))
-        badge = str(json.loads((reports / f"{BADGE}.json").read_text("utf-8"))["message"])
+        table = read_regular_file(reports / CSV, PROJECT_LIMIT).decode()
+        rows = list(csv.DictReader(table.splitlines()))
+        badge = str(json.loads(read_regular_file(reports / f"{BADGE}.json", TEXT_LIMIT))["message"])
         cells = [_read_cell(row) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, RecursionError, TypeError):
         return ""  # there are none, or another program replaced them
     counted = create_project_badge(cells)["message"]
     if counted != badge:

@@ -122,7 +122,7 @@ def list_page_inputs(project: Project) -> list[Path]:
 
 def _has_content(path: Path, content: str | bytes) -> bool:
     data = content.encode() if isinstance(content, str) else content
-    return bool(hash_source(path)) and path.read_bytes() == data
+    return hash_source(path) == hashlib.sha256(data).hexdigest()
 
 
 def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory) -> str:

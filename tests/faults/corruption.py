@@ -66,6 +66,18 @@ def dangling(path: Path, _: random.Random) -> None:
     path.symlink_to(make_elsewhere(path) / "nothing")
 
 
+def endless(path: Path, _: random.Random) -> None:
+    """Replace the path by a link to a device whose content does not end."""
+    _clear(path)
+    path.symlink_to("/dev/zero")
+
+
+def pipe(path: Path, _: random.Random) -> None:
+    """Replace the path by a pipe, which an ordinary reader waits for."""
+    _clear(path)
+    os.mkfifo(path)
+
+
 def future(path: Path, _: random.Random) -> None:
     """Set a modification time in the future."""
     ahead = time.time() + 1e6
@@ -83,8 +95,11 @@ def swapped(path: Path, draw: random.Random) -> None:
     other.write_bytes(content)
 
 
-ON_FILES = (cut, flip, flip_unseen, append, folder, missing, link, dangling, future, swapped)
-ON_FOLDERS = (file, missing, dangling, future)
+ON_FILES = (
+    *(cut, flip, flip_unseen, append, folder, missing, link, dangling, endless, pipe, future),
+    swapped,
+)
+ON_FOLDERS = (file, missing, dangling, endless, pipe, future)
 
 
 def make_elsewhere(path: Path) -> Path:

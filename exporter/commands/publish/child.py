@@ -136,7 +136,9 @@ def _write_example(folder: Path, writer: _FolderWriter) -> None:
         return
     source, arrays = folder / writer.sets[0].folder, dict[str, Array]()
     for file, name in names.items():
-        array = numpy_helper.to_array(TensorProto.FromString((source / file).read_bytes()))
+        array = numpy_helper.to_array(
+            TensorProto.FromString(read_regular_file(source / file, TENSOR_LIMIT))
+        )
         arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
         if array.dtype.kind == "V":  # bfloat16
             return
@@ -253,7 +255,7 @@ class _FolderWriter:
         """Write a stored file to `samples`, unless the test data have a file with its bytes."""
         data, folder = read_regular_file(path, TENSOR_LIMIT), self.target.folder
         target = written
-        if not written.exists() or written.read_bytes() != data:
+        if not written.exists() or read_regular_file(written, TENSOR_LIMIT) != data:
             target = folder / "samples" / group / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)

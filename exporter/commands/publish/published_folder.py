@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -110,6 +112,11 @@ def _format_failures(records: Iterable[Record]) -> str:
 MODEL = "model.onnx"
 CARD = "README.md"
 CONTRACT = "contract.json"
+#: The texts that a person may complete.
+_TEXTS_FOR_PEOPLE = (CARD, "generate.py")
+_TOOL: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
+#: The README of a destination, as release 1.0 wrote it.
+_FIRST_CARD = re.compile(rb"# Published models\n\nEach folder is .*\n.*\n\n(\|.*\n)*")
 #: The file that identifies a folder written by `publish`.
 MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
@@ -179,7 +186,7 @@ class Publication(FrozenModel):
     """`exporter.json`: the published file and its proof."""
 
     format: Literal[2] = 2
-    tool: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
+    tool: Literal["onnx-exporter-matrix"] = _TOOL
     model: str
     opset: int
     is_green: bool
@@ -198,7 +205,7 @@ class Publication(FrozenModel):
     data_sets: Items[DataSet]
     allowed: Items[Allowance]
     """The tolerance of each output on the test data."""
-    records: Items[Record]
+    records: Annotated[Items[Record], Field(min_length=1)]
     """For each device: checks with figures, route, sources with hashes."""
     sources: dict[str, str]
     """The published file with the content of each file of a sample, by its name in an export."""
@@ -249,30 +256,47 @@ def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path)
     """Copy the configuration and the tokenizer of a model that transformers read from a folder.
 
     Raises:
-        ExporterError: UNREADABLE if the tokenizer is none, or has more tokens than the logits have
-            values.
+        ExporterError: UNREADABLE if a file is a link out of the project, if two folders have
+            different files of a name, or if the tokenizer is none or has more tokens than the
+            logits have values.
+        OSError: A file cannot be read.
     """
     files = (root / each.file for each in candidate.records[0].sources if "*" not in each.file)
     for config in (file for file in files if file.name == "config.json"):
         for path in config.parent.iterdir():
             if _ASSET.fullmatch(path.name) and path.is_file():
-                copy_file(path, folder / path.name)
+                _copy_asset(path, root, folder / path.name)
         size = next((out.shape[-1] for out in spec.outputs if out.name == "logits"), "")
         tokenizer = folder / "tokenizer.json"
         if isinstance(size, int) and tokenizer.is_file():
             name, fix = f"{config.parent.name}/{tokenizer.name}", "copy the tokenizer of this model"
             try:
-                table = json.loads(tokenizer.read_text(encoding="utf-8"))
+                table = json.loads(read_regular_file(tokenizer, PROJECT_LIMIT))
                 words = table["model"]["vocab"]
                 numbers = words.values() if isinstance(words, dict) else range(len(words))
                 added = (token["id"] for token in table.get("added_tokens", ()))
                 count = 1 + max([*numbers, *added])
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                 message = f"{name}: is no tokenizer: {type(error).__name__}: {error}; {fix}"
                 raise ExporterError(ExitCode.UNREADABLE, message) from error
             if count > size:
                 message = f"{name}: has a token {count - 1}, the logits have {size} values; {fix}"
                 raise ExporterError(ExitCode.UNREADABLE, message)
+
+
+def _copy_asset(path: Path, root: Path, target: Path) -> None:
+    name, source = f"{path.parent.name}/{path.name}", path.resolve()
+    # In a hub's cache, a file of `snapshots/REVISION` is a link to one of `blobs`.
+    is_cached = source.parent == (path.parent.parent.parent / "blobs").resolve()
+    if path.is_symlink() and not is_cached and not source.is_relative_to(root.resolve()):
+        message = f"{name}: is a symlink out of the project; copy the file"
+        raise ExporterError(ExitCode.UNREADABLE, message)
+    if target.exists():
+        if hash_file(target) != hash_file(source):
+            message = f"{name}: another folder of the model has a file of this name; rename one"
+            raise ExporterError(ExitCode.UNREADABLE, message)
+        return
+    copy_file(source, target)
 
 
 def summarize(
@@ -363,18 +387,46 @@ def write_catalog(destination: Path, templates: Path) -> str:
         The reason if files of these names exist that this function did not write, or "".
     """
     index, card = destination / "index.json", destination / CARD
-    is_ours = index.is_file() and b'"tool": "onnx-exporter-matrix"' in index.read_bytes()
-    for path in () if is_ours else (index, card):
-        if path.is_symlink() or path.exists():
-            return f"{path.name}: is no list of `exporter publish`; move it away to get one"
     files = []
     for marker in destination.glob(f"*/*/{MARKER}"):
         with suppress(OSError, ValueError):  # `exporter verify` reports it
             files.append((Publication.from_folder(marker.parent), read_contract(marker.parent)))
     files.sort(key=lambda pair: (pair[0].model, pair[0].opset))
-    write_text(index, render("catalog.json", templates, files=files))
-    write_text(card, render("catalog.md", templates, files=files))
+    text = render("catalog.md", templates, files=files)
+    table = _read_catalog(index)
+    is_ours = {
+        index: table is not None,
+        card: table is not None and _is_card(card, {table.get("readme", ""), _hash_text(text)}),
+    }
+    for path, is_list in is_ours.items():
+        if os.path.lexists(path) and not is_list:
+            return f"{path.name}: is no list of `exporter publish`; move it away to get one"
+    write_text(card, text)  # a killed run leaves the text that the next one writes
+    write_text(index, render("catalog.json", templates, files=files, readme=_hash_text(text)))
     return ""
+
+
+def _read_catalog(index: Path) -> dict[str, Any] | None:
+    """Return the list of a destination, or None if the file is none or is missing."""
+    try:
+        table = json.loads(read_regular_file(index, PROJECT_LIMIT))
+    except (OSError, RecursionError, ValueError):
+        return None
+    return table if isinstance(table, dict) and table.get("tool") == _TOOL else None
+
+
+def _is_card(path: Path, digests: set[object]) -> bool:
+    """Return whether a README has one of the digests, or is one of release 1.0, which had none."""
+    try:
+        content = read_regular_file(path, PROJECT_LIMIT)
+    except OSError:
+        return False
+    is_known = hashlib.sha256(content).hexdigest() in digests
+    return is_known or ("" in digests and _FIRST_CARD.fullmatch(content) is not None)
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def list_files(folder: Path) -> Iterator[str]:
@@ -397,6 +449,17 @@ def list_unlisted_files(folder: Path) -> tuple[str, ...]:
         OSError, ValueError: If there is no list, or an invalid one.
     """
     return tuple(sorted(set(list_files(folder)) - {SUMS, *_read_sums(folder)}))
+
+
+def list_edited_texts(folder: Path) -> tuple[str, ...]:
+    """Return the texts for people with another content than `publish` wrote.
+
+    Raises:
+        OSError, ValueError: If there is no list of hashes, or an invalid one.
+    """
+    sums = _read_sums(folder)
+    texts = (name for name in _TEXTS_FOR_PEOPLE if (folder / name).is_file())
+    return tuple(name for name in texts if hash_file(folder / name) != sums.get(name))
 
 
 def find_hash_problems(folder: Path, *, is_strict: bool = True) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from exporter.commands.publish.published_folder import (
     copy_assets,
     copy_model,
     find_hash_problems,
+    list_edited_texts,
     list_unlisted_files,
     summarize,
     write_descriptions,
@@ -40,6 +41,8 @@ from exporter.processes.child_call import ChildFailure, call_in_child
 
 #: The start of the name of the folder of a run. A model ID cannot start with a dot.
 _PRIVATE = ".publish-"
+#: The content of such a folder: the folder of a model, its lock and replaced publications.
+_PRIVATE_FOLDERS = {"staged", "moved"}
 _LOCK = ".lock"
 #: Seconds.
 _MIN_AGE = 60.0
@@ -72,7 +75,7 @@ def open_private_folder(destination: Path) -> Iterator[Path]:
     """
     for path in destination.glob(f"{_PRIVATE}*"):
         # Between its creation and its lock, a folder of another run is young.
-        if not path.is_symlink() and time.time() - path.lstat().st_mtime > _MIN_AGE:
+        if _is_private(path) and time.time() - path.lstat().st_mtime > _MIN_AGE:
             with suppress(Timeout, OSError), FileLock(path / _LOCK, timeout=0):
                 shutil.rmtree(path, ignore_errors=True)
     private = Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=destination))
@@ -81,6 +84,16 @@ def open_private_folder(destination: Path) -> Iterator[Path]:
             yield private
         finally:
             shutil.rmtree(private, ignore_errors=True)
+
+
+def _is_private(folder: Path) -> bool:
+    """Return True if a folder has the lock of a run and nothing that no run writes."""
+    if folder.is_symlink() or not folder.is_dir() or not (folder / _LOCK).is_file():
+        return False
+    models = [path for path in folder.iterdir() if path.name != _LOCK]
+    inner = (each.name for path in models if path.is_dir() for each in path.iterdir())
+    is_known = all(name in _PRIVATE_FOLDERS or name.startswith("old-") for name in inner)
+    return is_known and all(path.is_dir() and not path.is_symlink() for path in models)
 
 
 def find_obstacle(final: Path) -> str:
@@ -98,11 +111,13 @@ def find_obstacle(final: Path) -> str:
         return ""
     try:
         Publication.from_folder(final)
-        others = list_unlisted_files(final)
+        others, edited = list_unlisted_files(final), list_edited_texts(final)
     except (OSError, ValueError):
         return "the existing folder was not written by `exporter publish`; move it away"
     if others:
         return f"the existing folder contains other files: {others[0]}; move them away"
+    if edited:
+        return f"{edited[0]} of the existing folder was edited; move it away"
     return ""
 
 
@@ -249,7 +264,7 @@ class _ModelPublisher:
                 copy_model(candidate, self.built, item.folder)
                 copy_assets(candidate, self.spec, Path(self.project.root), item.folder)
                 item.commit = self._find_commit(candidate)
-            except ExporterError as error:
+            except (ExporterError, OSError) as error:
                 problem = str(error)
         if problem:
             item.problem = f"{problem}; run `exporter export {candidate.model}`"

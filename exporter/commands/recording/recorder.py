@@ -26,7 +26,7 @@ from exporter.commands.recording.file_changes import FileChange, read_text
 from exporter.commands.recording.observation import Observation, ProbeResult
 from exporter.commands.recording.sources import Source, list_sources
 from exporter.core.errors import ExitCode, ExporterError, Location
-from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, read_regular_file
 from exporter.core.text import format_requirement
 from exporter.manifest import ModelSpec, Project
 from exporter.manifest.loader import load_layers
@@ -326,7 +326,8 @@ def _find_class(spec: ModelSpec, root: Path) -> tuple[str, str]:
     if file is None:
         return "", ""
     with suppress(OSError, ValueError, SyntaxError):
-        if written := _RECORDED.search(file.read_text(encoding="utf-8")):
+        text = read_regular_file(file, TEXT_LIMIT, may_be_link=True).decode()
+        if written := _RECORDED.search(text):
             is_path = written[1].endswith(".py")
             builds = root / written[1] if is_path else find_module_file(written[1], folders)
             return str(builds.resolve()) if builds else "", written[2]

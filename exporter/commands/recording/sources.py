@@ -16,6 +16,7 @@ import tomli
 
 from exporter.commands.recording.observation import Construction, Observation, ObservedTensor
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.core.frozen_model import Plain
 from exporter.manifest.rules.python_code import UnreadableForward, find_class, read_forward
 from exporter.manifest.syntax.python_source import find_module_file, parse_python
@@ -86,7 +87,7 @@ def _refer(construction: Construction, root: Path, folder: Path) -> str:
 def runs_code(script: Path) -> bool:
     """Return whether an import of a script would export, because no guard prevents it."""
     try:
-        tree = parse_python(script.read_bytes())
+        tree = parse_python(read_regular_file(script, TEXT_LIMIT, may_be_link=True))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
@@ -249,8 +250,9 @@ def describe_configuration(
         raise _wrong(f"{os.path.relpath(file)}: is no file of the project; copy it there")
     named = source
     if Path(source).is_dir():
-        with suppress(ValueError, LookupError, TypeError):  # it names no class
-            named = f"transformers:{json.loads(file.read_bytes())['architectures'][0]}"
+        with suppress(OSError, ValueError, LookupError, RecursionError, TypeError):  # no class
+            table = json.loads(read_regular_file(file, TEXT_LIMIT, may_be_link=True))
+            named = f"transformers:{table['architectures'][0]}"
     module, _, name = named.partition(":")
     if module != "transformers" or not name.isidentifier():
         message = "needs a class of transformers, such as `transformers:BertModel --config FOLDER`"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -17,7 +18,13 @@ from exporter.commands.repro.repro_script import (
     split_reference,
 )
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import PROJECT_LIMIT, write_text
+from exporter.core.files import (
+    CELL_LIMIT,
+    PROJECT_LIMIT,
+    hash_file,
+    read_regular_file,
+    write_text,
+)
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
@@ -31,15 +38,14 @@ T = TypeVar("T", bound=FrozenModel)
 SOURCES = "source"
 #: The tensors for the export, and those that show the failure.
 DECLARED, SHOWING = "declared", "showing"
-#: It needs numpy only; this process does not import it.
 #: The folder with the files around a broken pass.
 _PASSES = "passes"
+#: It needs numpy only; this process does not import it.
 _COMPARATORS = Path(exporter.__file__).parent / "checks" / "comparison" / "comparators.py"
-#: All names in a reproducer's folder.
-_NAMES = {
-    *(SOURCES, DECLARED, SHOWING, _PASSES),
-    *("repro.py", "README.md", "comparators.py", "weights.json"),
-}
+#: The paths and hashes of the files of a reproducer, so that no other one is removed.
+_WRITTEN = ".written"
+#: What Python writes when the script runs.
+_CACHE = "__pycache__"
 _ANONYMIZE = "exporter.commands.repro.child:anonymize"
 
 
@@ -110,6 +116,7 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     root = None if cell.is_anonymous else cell.root
     readme = render_readme(cell.spec, cell.record, cell.tools, sample, root, cell.device)
     write_text(folder / "README.md", readme)
+    _list_written(folder)
 
 
 def write_anonymous_reproducer(
@@ -154,6 +161,8 @@ def write_anonymous_reproducer(
         except ChildFailure as failure:
             message = f"{record.cell}: the model cannot be built without the project: {failure}"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from failure
+        finally:
+            _list_written(folder)
     if code not in (0, 1):
         message = f"{folder}: the script needs the weights, data or names: {join_lines(output)}"
         raise ExporterError(ExitCode.ENVIRONMENT, message)
@@ -191,12 +200,37 @@ def _prepare_folder(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ExporterError(ExitCode.ENVIRONMENT, f"{folder}: is not a folder; name another one")
     if folder.exists() and any(folder.iterdir()):
-        names = {path.name for path in folder.iterdir()}
-        if "repro.py" not in names or names - _NAMES:
-            message = f"{folder}: contains other files; name another folder"
+        if (other := _find_other_path(folder)) is not None:
+            message = f"{other}: is not as `exporter repro` wrote it; name another folder"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
+
+
+def _list_written(folder: Path) -> None:
+    hashes = {name: hash_file(folder / name) for name in _list_files(folder)}
+    write_text(folder / _WRITTEN, json.dumps(hashes, indent=1) + "\n")
+
+
+def _find_other_path(folder: Path) -> Path | None:
+    """Return the first file of a folder that is not as a reproducer was written."""
+    try:
+        hashes = json.loads(read_regular_file(folder / _WRITTEN, CELL_LIMIT))
+        others = (
+            name
+            for name in _list_files(folder)
+            if (folder / name).is_symlink() or hashes.get(name) != hash_file(folder / name)
+        )
+        return next((folder / name for name in others), None)
+    except (AttributeError, OSError, RecursionError, ValueError):
+        return folder
+
+
+def _list_files(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*")):
+        is_file = path.is_symlink() or not path.is_dir()
+        if is_file and path != folder / _WRITTEN and path.parent.name != _CACHE:
+            yield path.relative_to(folder).as_posix()
 
 
 def _copy_sources(cell: ReproducedCell, folder: Path) -> None:

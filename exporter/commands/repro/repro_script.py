@@ -9,6 +9,7 @@ from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
 
 from exporter.core.device_name import DeviceName
+from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.core.frozen_model import Plain
 from exporter.core.text import join_lines
 from exporter.jobs import Reference, Sample
@@ -441,8 +442,9 @@ def _format_limit(allowed: OutputLimit) -> dict[str, object]:
 def _read_entry(spec: ModelSpec, root: Path) -> str:
     """Return the model's part of the manifest, up to the header of another table."""
     try:
-        lines = (root / spec.manifest).read_text(encoding="utf-8").splitlines()
-    except OSError:
+        text = read_regular_file(root / spec.manifest, TEXT_LIMIT, may_be_link=True)
+        lines = text.decode().splitlines()
+    except (OSError, ValueError):
         return ""
     entry = lines[spec.line - 1 : spec.line]
     for line in lines[spec.line :]:

@@ -17,7 +17,7 @@ from exporter.commands.publish.published_folder import (
     read_contract,
 )
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import hash_file
+from exporter.core.files import find_files, hash_file
 from exporter.core.system import IS_LINUX, describe_platform, measure_memory
 from exporter.core.text import join_lines
 from exporter.gate.verify_report import (
@@ -98,10 +98,10 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
             "`--reference FOLDER` with a published folder"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
-    folders = tuple(sorted(marker.parent for marker in path.rglob(MARKER)))
+    folders = tuple(marker.parent for marker in find_files(path, MARKER))
     if not folders:
         fix = "name such a folder, or a file `*.onnx` with `--entry MODEL`"
-        fix = COMPARE_TOKENS if any(path.rglob(GENAI_CONFIG)) else fix
+        fix = COMPARE_TOKENS if find_files(path, GENAI_CONFIG) else fix
         message = f"{path}: contains no folder of `exporter publish` (with {MARKER}); {fix}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return folders
@@ -126,20 +126,20 @@ def verify_folders(
     for item in files:
         folder, model, opset, digest = item.folder, "", None, ""
         verdicts: tuple[DeviceVerdict, ...]
+        message = f"{MARKER} or {CONTRACT} cannot be read"
         try:
             publication = Publication.from_folder(folder)
             spec = read_contract(folder)
-        except (OSError, ValueError) as error:
-            problem = str(error).partition("\n")[0] or type(error).__name__
-            message = f"{MARKER} or {CONTRACT} cannot be read: {problem}"
-            verdicts = _repeat(options, Status.ERROR, message)
-        else:
+            message = "the folder cannot be proved"
             model, opset = publication.model, publication.opset
             with suppress(OSError):  # the check `files` reports it
                 digest = hash_file(item.file or folder / MODEL)
                 # Evidence is about the file that an export wrote, without the added description.
                 digest = (digest == publication.sha256 and publication.exported) or digest
             verdicts = _request_verdicts(item, publication, spec, options)
+        except Exception as error:  # noqa: BLE001 - one folder does not end the verdicts of others
+            problem = str(error).partition("\n")[0] or type(error).__name__
+            verdicts = _repeat(options, Status.ERROR, f"{message}: {problem}")
         for each in verdicts:
             yield FolderVerdict(
                 path=str(item.path), model=model, opset=opset, verdict=each, sha256=digest

@@ -30,6 +30,7 @@ from exporter.commands.verify.client import (
     verify_folders,
 )
 from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.files import find_files
 from exporter.core.text import join_lines, pluralize
 from exporter.gate.evidence import add_evidence, find_evidence_path
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport
@@ -127,7 +128,7 @@ def verify(
 def _find_other_paths(paths: Sequence[Path], *, has_tokens: bool) -> Iterator[Problem]:
     """Yield a problem for each path that is no file, and no folder whose tokens are compared."""
     for path in paths:
-        folders = [config.parent for config in sorted(path.rglob(GENAI_CONFIG))]
+        folders = [config.parent for config in find_files(path, GENAI_CONFIG)]
         if path.is_file() or (has_tokens and path in folders):
             continue
         problem = "no such file; pass the path of an ONNX file"

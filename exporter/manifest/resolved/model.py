@@ -28,7 +28,7 @@ from exporter.manifest.resolved.call import (
     complete_sizes,
 )
 from exporter.manifest.resolved.keys import LIMIT, Keys
-from exporter.manifest.syntax.fields import Amount, Factor, Line
+from exporter.manifest.syntax.fields import MAX_SECONDS, Amount, Factor, Line
 from exporter.manifest.syntax.table import (
     DEFINITION,
     DESCRIPTION,
@@ -322,6 +322,7 @@ class ModelSpec(Keys):
     """The manifest file, relative to the project's root, with forward slashes."""
     line: Annotated[int, DESCRIPTION]
     """The line of the entry's header in that file."""
+    timeout: Annotated[float, DESCRIPTION, Field(gt=0, le=MAX_SECONDS)] = 600.0
     weights: Annotated[str, Key(gate="definition", shown=False)] = ""
     weights_names: Annotated[StateNames, Key(gate="definition", shown=False)] = StateNames()
     # A cell has one opset and one device. Other opsets and devices do not change it.

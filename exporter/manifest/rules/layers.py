@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location, Problem, suggest_nearest
+from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.manifest.resolved.model import Bound, Expectation, Skip, Tolerance
 from exporter.manifest.schema.entry import (
     ConditionTable,
@@ -302,7 +303,7 @@ def merge_layers(
 
 def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
     try:
-        return _parse_names(file.read_bytes())
+        return _parse_names(read_regular_file(file, TEXT_LIMIT, may_be_link=True))
     except SyntaxError as error:
         location = Location(file=name, line=error.lineno)
         return Problem(message=f"is not valid Python: {error.msg}", location=location)

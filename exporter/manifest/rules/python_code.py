@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import list_call_paths
 from exporter.manifest.syntax.python_source import (
@@ -91,7 +92,7 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
         try:
             statements = search.parse(file).body
         except UnreadableForward:  # its bytes are compared
-            codes[f"{file.relative_to(root)}: {file.read_bytes()!r}"] = None
+            codes[f"{file.relative_to(root)}: {_read(file)!r}"] = None
             continue
         for statement in statements:
             names = {*list_names([statement])}
@@ -269,9 +270,13 @@ class _Search:
         if file not in self.files:
             self.files.append(file)
         try:
-            return parse_python(file.read_bytes())
+            return parse_python(_read(file))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             raise UnreadableForward(f"{file.name} cannot be read") from None
+
+
+def _read(file: Path) -> bytes:
+    return read_regular_file(file, TEXT_LIMIT, may_be_link=True)
 
 
 def _list_statements(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -150,7 +150,8 @@ OMITTED = "none"
 #: Seconds of each unit of a time limit.
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 #: Seconds: 30 days, the highest time limit.
-_MAX_SECONDS = 30 * 24 * 3600.0
+#: The largest `timeout`.
+MAX_SECONDS = 30 * 24 * 3600.0
 #: Bytes.
 _MIN_MEMORY = 10**6
 
@@ -310,11 +311,11 @@ def _parse_timeout(value: object) -> float:
     match value:
         case bool():
             raise unexpected_value(form, value)
-        case int() if 0 < value <= _MAX_SECONDS:
+        case int() if 0 < value <= MAX_SECONDS:
             return float(value)
         case str() if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([smh])", value, re.ASCII):
             seconds = float(match[1]) * _UNITS[match[2]]
-            if 0 < seconds <= _MAX_SECONDS:
+            if 0 < seconds <= MAX_SECONDS:
                 return seconds
     raise unexpected_value(form, value)
 

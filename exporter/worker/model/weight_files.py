@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from exporter.core.errors import suggest_nearest
+from exporter.core.files import open_regular_file
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec, StateNames
 from exporter.records.record import Stage
@@ -103,7 +104,7 @@ def read_weights(path: Path) -> Any:
         # The tensors are mapped, so the copy in the model is the only one in memory.
         with safe_open(path, framework="pt", device="cpu") as tensors:
             return {key: tensors.get_tensor(key) for key in list(tensors.keys())}
-    with path.open("rb") as file:
+    with open_regular_file(path, may_be_link=True) as file:
         # Files of torch before 1.6 are no archives and cannot be mapped.
         is_archive = file.read(2) == b"PK"
     return torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.core.git import find_head, find_last_change
+import pytest
+
+from exporter.core.git import find_git_folder, find_head, find_last_change
 from exporter.report.report_files import list_versions
 from tests.integration.project import run_git
 
@@ -52,3 +54,25 @@ def test_versions_of_a_file_have_their_commits(tmp_path: Path) -> None:
     assert find_last_change([tmp_path / "baseline", other], os.environ)
     other.write_text("changed")
     assert find_last_change([tmp_path / "baseline", other], os.environ) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"gitdir: \xff\xfe", b"gitdir: a\0b", b"", b"gitdir:", b"x" * 100_000, None]
+)
+def test_a_damaged_link_of_a_worktree_is_no_repository(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    if content is None:
+        os.mkfifo(tmp_path / ".git")
+    else:
+        (tmp_path / ".git").write_bytes(content)
+    folder = find_git_folder(tmp_path)
+    assert folder is None or not folder.exists()
+    find_git_folder(tmp_path / "inner")
+
+
+def test_a_worktree_shares_the_folder_of_its_repository(tmp_path: Path) -> None:
+    run_git(tmp_path, "init", "-q", "main")
+    run_git(tmp_path / "main", "commit", "-qm", "first", "--allow-empty")
+    run_git(tmp_path / "main", "worktree", "add", "-q", "../other")
+    assert find_git_folder(tmp_path / "other") == tmp_path / "main/.git"

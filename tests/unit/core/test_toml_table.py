@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,35 @@ def test_the_project_is_found_upwards(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert find_root(tmp_path / folder).resolve() == (tmp_path / root).resolve()
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "m.toml"])
+@pytest.mark.parametrize("target", ["outside.toml", "repository/.git/config", "/dev/zero", ""])
+def test_a_link_shows_no_line_of_another_file(tmp_path: Path, name: str, target: str) -> None:
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    for each in (tmp_path / "outside.toml", repository / ".git/config"):
+        each.write_text("secret = hunter2")
+    path = repository / name
+    if target:
+        path.symlink_to(tmp_path / target)
+    else:
+        os.mkfifo(path)
+    content = read_toml_table(path)
+    assert "cannot be read" in content.problem
+    assert "secret" not in str(content)
+    find_root(repository)  # it does not wait
+
+
+@pytest.mark.parametrize("is_repository", [False, True])
+def test_a_link_to_a_manifest_of_the_repository_is_read(
+    tmp_path: Path, is_repository: bool
+) -> None:
+    if is_repository:
+        (tmp_path / ".git").touch()  # a worktree
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/a.toml").write_text("a = 1")
+    (tmp_path / "project").symlink_to("shared")
+    (tmp_path / "b.toml").symlink_to("project/a.toml")
+    for path in (tmp_path / "b.toml", tmp_path / "project/a.toml"):
+        assert read_toml_table(path).table == {"a": 1}, path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.commands.report_command import build_trend
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import CELL_LIMIT
 from exporter.core.git import Commit
 from exporter.records.baseline import (
     AcceptedModel,
@@ -293,3 +295,19 @@ def test_pages_have_trends_only_with_commits() -> None:
     assert f"| {RED:012x} of 2026-11-22 | 1 of 2 |" in pages["models/alexnet.md"]
     plain = render_pages(manifest, run, history=AcceptanceHistory(versions[-1][1]))
     assert "2026-11-22" not in "".join(plain.values())
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "file", "large"])
+def test_a_baseline_that_is_no_plain_file_is_unreadable(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "baseline/m.json"
+    path.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "large":
+        path.touch()
+        os.truncate(path, CELL_LIMIT + 1)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else __file__)
+    with pytest.raises(ExporterError, match=r"baseline/m\.json: cannot be read: ") as caught:
+        read_baseline(path.parent)
+    assert caught.value.exit_code is ExitCode.UNREADABLE

@@ -72,3 +72,12 @@ def test_a_missing_permission_has_a_message(
     monkeypatch.setattr(file_changes.os, "access", lambda path, mode: False)
     with pytest.raises(ExporterError, match="no permission to write"):
         apply_changes([FileChange(path=tmp_path / "file.txt", text="")])
+
+
+def test_a_link_of_the_user_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "shared").write_text("a\n")
+    (tmp_path / ".gitignore").symlink_to("shared")
+    change = FileChange(path=tmp_path / ".gitignore", text="a\nb\n", before="a\n")
+    with pytest.raises(ExporterError, match="gitignore: is a symlink; replace it by a file"):
+        apply_changes([change])
+    assert (tmp_path / ".gitignore").is_symlink()

@@ -88,7 +88,10 @@ def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path:
             "declared/input_0.pb",
             "showing/input_0.pb",
             "source/manifests/models.py",
+            ".written",
         }
+        (folder / "source/__pycache__").mkdir()  # of a run of the script
+        (folder / "source/__pycache__/models.pyc").write_text("")
 
 
 def test_comparators_and_the_files_around_a_pass_are_copied(tmp_path: Path) -> None:
@@ -116,16 +119,20 @@ def test_comparators_and_the_files_around_a_pass_are_copied(tmp_path: Path) -> N
         write_anonymous_reproducer(failed_cell, folder, {}, hashes_names=False)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "repro.py.orig"])
-def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_reproducer", [False, True])
+@pytest.mark.parametrize("name", ["notes.txt", "repro.py", "README.md", "source/data.csv"])
+def test_files_of_the_user_are_not_removed(name: str, is_reproducer: bool, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    folder.mkdir()
-    (folder / "repro.py").write_text("mine")
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    if is_reproducer:
+        write_reproducer(failed_cell, folder)
+    (folder / "source").mkdir(parents=True, exist_ok=True)
+    (folder / "repro.py").touch()
     (folder / name).write_text("mine")
-    with pytest.raises(ExporterError, match="contains other files") as caught:
-        write_reproducer(cell(tmp_path, make_record("alexnet/17/cpu", "fail")), folder)
+    with pytest.raises(ExporterError, match="is not as `exporter repro` wrote it") as caught:
+        write_reproducer(failed_cell, folder)
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
-    assert (folder / "repro.py").read_text() == "mine"
+    assert (folder / name).read_text() == "mine"
 
 
 @pytest.mark.parametrize("file", ["../outside.py", "/etc/outside.py", "a/../../outside.py"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from exporter.commands.publish.published_folder import (
     Publication,
     PublishTarget,
     TargetResult,
+    write_catalog,
 )
 from exporter.commands.publish.publisher import find_obstacle
 from exporter.commands.verify import client
@@ -242,7 +244,7 @@ def test_the_time_and_the_memory_of_a_folder_are_limited(
         return ()
 
     monkeypatch.setattr(client, "call_in_child", call)
-    folder = publish(tmp_path / "net", spec=SPEC.model_copy(update={"timeout": 1e9}))
+    folder = publish(tmp_path / "net", spec=SPEC.model_copy(update={"timeout": 1e6}))
     options = VerifyOptions(devices=(device,), root=tmp_path, manifest=None, environment={})
     assert list(verify_folders([PublishedFile(folder=folder)], options)) == []
     ((seconds, environment),) = calls
@@ -476,3 +478,80 @@ def test_the_environment_of_a_device_is_created(
     result = CliRunner().invoke(exporter, arguments)
     assert "creating the environment own: onnxruntime" in result.stderr
     assert result.stdout.startswith("pass "), result.output
+
+
+def without_records(folder: Path) -> None:
+    edit_marker(folder, records=[])
+
+
+def unknown_format(folder: Path) -> None:
+    edit_marker(folder, format=1)
+
+
+def linked_marker(folder: Path) -> None:
+    (folder / "exporter.json").unlink()
+    (folder / "exporter.json").symlink_to("/dev/zero")
+
+
+def endless(folder: Path) -> None:
+    """A contract whose child process would have no limit."""
+    path = folder / "contract.json"
+    path.write_text(path.read_text().replace('"timeout": 600.0', '"timeout": NaN'))
+
+
+def nested(folder: Path) -> None:
+    (folder / "contract.json").write_text("[" * 100_000)
+
+
+def deep(folder: Path) -> None:
+    """A path with more characters than the system allows."""
+    current = Path.cwd()
+    os.chdir(folder)
+    try:
+        for _ in range(35):
+            Path("d" * 200).mkdir()
+            os.chdir("d" * 200)
+    finally:
+        os.chdir(current)
+
+
+def many(folder: Path) -> None:
+    path = folder.joinpath(*["d"] * 1100)
+    for each in reversed([path, *path.parents]):
+        if not each.exists():
+            each.mkdir()
+
+
+@pytest.mark.parametrize(
+    "change", [without_records, unknown_format, linked_marker, endless, nested, deep, many]
+)
+def test_a_hostile_folder_does_not_end_the_verdicts_of_others(
+    tmp_path: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = DeviceVerdict(device="cpu", status=Status.PASS)
+    monkeypatch.setattr(client, "call_in_child", lambda *_, **__: (good,))
+    for name in ("a", "b", "c"):
+        publish(tmp_path / name)
+    change(tmp_path / "b")
+    folders = client.list_published_folders(tmp_path)
+    files = [PublishedFile(folder=each) for each in folders]
+    options = VerifyOptions(devices=(CPU,), root=tmp_path, manifest=None, environment={})
+    verdicts = [*verify_folders(files, options)]
+    assert [each.verdict.status for each in verdicts if Path(each.path).name != "b"] == ["pass"] * 2
+    last = next(each for each in verdicts if Path(each.path).name == "b")
+    assert last.verdict.status == ("pass" if change in (deep, many) else "error")
+    assert not write_catalog(tmp_path, tmp_path)
+    subprocess.run(["rm", "-rf", tmp_path / "b"], check=True)  # Python cannot remove it
+
+
+def test_an_unexpected_exception_is_the_verdict_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(client, "call_in_child", fail)
+    options = VerifyOptions(devices=(CPU,), root=tmp_path, manifest=None, environment={})
+    (found,) = verify_folders([PublishedFile(folder=publish(tmp_path / "net"))], options)
+    assert found.verdict.status is Status.ERROR
+    assert found.verdict.message == "the folder cannot be proved: tuple index out of range"
