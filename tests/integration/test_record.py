@@ -354,13 +354,18 @@ torch.onnx.export(model, (torch.zeros(2, 4),), "net.onnx")
 
 
 def test_an_export_replays_a_script_without_changing_its_files(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(REPLAYED)
-    (tmp_path / "last.pt").write_text("precious")
+    root, beside = tmp_path / "project", tmp_path / "other.log"
+    root.mkdir()
+    (root / "script.py").write_text(REPLAYED)
+    (root / "last.pt").write_text("precious")
+    beside.touch()
     command = ("record", "--yes", "--", sys.executable, "script.py")
-    run_exporter(tmp_path, *command, code=ExitCode.OK)
-    assert "runpy" in (tmp_path / "manifests/models/net.py").read_text()
-    run_exporter(tmp_path, "export", code=ExitCode.OK)
-    (tmp_path / "saves").touch()
-    done = run_exporter(tmp_path, "export", "--force", "--no-store", code=ExitCode.RED)
+    run_exporter(root, *command, code=ExitCode.OK)
+    assert "runpy" in (root / "manifests/models/net.py").read_text()
+    run_exporter(root, "export", code=ExitCode.OK)
+    beside.write_text("another program writes it")
+    assert "0 cells to run, 1 to keep" in run_exporter(root, "plan").stdout
+    (root / "saves").touch()
+    done = run_exporter(root, "export", "--force", "--no-store", code=ExitCode.RED)
     assert "last.pt: the script writes it before its export" in done.stdout
-    assert (tmp_path / "last.pt").read_text() == "precious"
+    assert (root / "last.pt").read_text() == "precious"

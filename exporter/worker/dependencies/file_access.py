@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from exporter.core.files import QUIET_FLAG
 from exporter.core.system import IS_LINUX
 
 #: A file without a name in a folder, as `tempfile.TemporaryFile` creates it; only Linux has it.
 _UNNAMED = os.O_TMPFILE if IS_LINUX else -1
+#: A name for a rule of the sandbox. A model that opens a name can read the file by it later.
+_NAME = os.O_PATH | QUIET_FLAG if IS_LINUX else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,11 @@ class Access:
         only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
         is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # the latter creates the file
         return only_writes or is_emptied or self._is_unnamed_file
+
+    @property
+    def is_name_for_sandbox(self) -> bool:
+        """Whether this tool opened it and reads nothing of it."""
+        return self.flags & _NAME == _NAME
 
     @property
     def is_folder(self) -> bool:

@@ -225,6 +225,8 @@ class OpenedFiles:
         read_back: set[str] = set()
         for access in accesses:
             path = access.path
+            if access.is_name_for_sandbox:
+                continue
             if not path:
                 untracked["a file whose path cannot be read"] = None
             elif access.is_folder:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from exporter.core.files import QUIET_FLAG
 from exporter.core.system import IS_LINUX
 
 #: System calls have the same numbers on all architectures.
@@ -109,7 +110,7 @@ def _restrict(rules: _Ruleset, size: int, writable: Iterable[Path]) -> None:
     allowed = int(rules.files)
     try:
         for path in writable:
-            folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            folder = os.open(path, os.O_PATH | os.O_CLOEXEC | QUIET_FLAG)
             try:
                 rule = _PathRule(allowed if path.is_dir() else allowed & _WRITE_FILE, folder)
                 _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
