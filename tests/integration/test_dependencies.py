@@ -190,7 +190,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "outside.txt": write("../outside.txt", "2"),
     "result.txt": write("build/result.txt", "2"),
     "listed": write("listed/new.txt"),
-    "commands.txt": write("data/optional.txt", ""),
+    "optional.txt": write("data/optional.txt", ""),
     "manifests": write("manifests/numpy.py", ""),
     "hidden": write("hidden/inner/b.bin"),
     "library": write("../library/sqlite3.py", ""),

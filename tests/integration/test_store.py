@@ -11,12 +11,16 @@ from tests.integration.project import read_cells, read_files, run_exporter
 CELLS = ("large/17/cpu", "large/18/cpu", "lacking/18/cpu")
 
 
+#: Files that belong to one run.
+OF_ONE_RUN = ("job.json", "work.json", "written.json")
+
+
 def read_models(root: Path) -> dict[str, bytes]:
     """Return the files of the models, without the files that belong to one run."""
     return {
         name: data
         for name, data in read_files(root / "build").items()
-        if name.startswith(("large/", "lacking/")) and not name.endswith(("job.json", "work.json"))
+        if name.startswith(("large/", "lacking/")) and not name.endswith(OF_ONE_RUN)
     }
 
 

@@ -39,12 +39,11 @@ RED = r"^rollout: prompt 2 x 5, step \d has other logits than `generate`, .*; co
 @pytest.fixture(autouse=True, params=["cache", "past_key_values"])
 def cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of the cache in a release of the package."""
-    for name in ("tiny", "tiny.exporters.utils"):
+    for name in ("tiny", "tiny.exporters.exporter_onnx", "tiny.exporters.utils"):
         monkeypatch.setitem(sys.modules, name, tiny_transformers)
     monkeypatch.setattr(tiny_transformers, "CACHE", request.param)
     monkeypatch.setattr(generation, "_PACKAGE", "tiny")
     monkeypatch.setattr(generation, "version", lambda _: "5.24.0")
-    monkeypatch.setattr(generation, "require_package", lambda: None)
     return str(request.param)
 
 
