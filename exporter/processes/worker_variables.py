@@ -87,8 +87,11 @@ _FIXED = {
 _LOCALE = {"LANG": UTF8_LOCALE, "LC_ALL": UTF8_LOCALE, "TZ": "UTC"}
 
 
-def describe_untested_torch() -> str:
-    """Return a line if the installed torch was not tested, else ""; torch is not imported."""
+def describe_untested_torch(silent: Iterable[str] = ()) -> str:
+    """Return a line if the installed torch was not tested, else ""; torch is not imported.
+
+    `silent`: What the workers did not do, because torch reports nothing of a known example.
+    """
     try:
         major, minor = (int(part) for part in version("torch").split(".")[:2])
     except (PackageNotFoundError, ValueError):
@@ -97,7 +100,8 @@ def describe_untested_torch() -> str:
         return ""
     change = "newer" if (major, minor) > TESTED_TORCH[-1] else "older"
     reason = f"torch {major}.{minor} is {change} than this program knows"
-    return f"{reason}: speed-ups are off, verdicts are the same"
+    effect = "; ".join(silent) or "verdicts are the same"
+    return f"{reason}: speed-ups are off, {effect}"
 
 
 def make_worker_environment(

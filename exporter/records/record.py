@@ -70,6 +70,8 @@ INITIAL_WEIGHTS = "weights: initial values of seed "
 WITHHELD_NOTE = "the model reads "
 #: The first words of a note about sizes or values that no sample proves.
 UNPROVED_PREFIX = "not proved: "
+#: In the reason of such a note: an instrument of the worker sees nothing there.
+KNOWN_EXAMPLE = "of a known example"
 #: The first words of the message of an unavailable cell that passes on another machine.
 ELSEWHERE_PREFIX = "measured elsewhere: "
 _get_key = itemgetter("model", "opset", "device")

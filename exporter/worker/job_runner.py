@@ -13,6 +13,7 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import ModelSpec
 from exporter.records.record import INITIAL_WEIGHTS, Stage
 from exporter.runtimes import import_driver, start_runtime_processes
+from exporter.worker import instruments
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
@@ -162,6 +163,12 @@ def _compute_reference(
     reference = compute_reference(model, spec, root, folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     weights, weight_inputs = weight_interface.describe_weights(model, spec, inputs, names, folder)
+    # After the import of the model, whose code may silence them, too.
+    has_captures = any(opset.route.exporter == "dynamo" for opset in output.job.opsets)
+    silent = (
+        *instruments.list_silent(has_captures=has_captures),
+        *instruments.list_silent_recorders(output.opened, output.read, root),
+    )
     update = {
         **{
             key: compute(model, spec, inputs, folder, root)
@@ -170,7 +177,10 @@ def _compute_reference(
         },
         "weights": weights,
         "weight_inputs": weight_inputs,
-        "unproved": {**reference.unproved, "": loaded.unproved + reference.unproved.get("", ())},
+        "unproved": {
+            **reference.unproved,
+            "": (*silent, *loaded.unproved, *reference.unproved.get("", ())),
+        },
     }
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)

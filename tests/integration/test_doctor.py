@@ -44,11 +44,22 @@ def test_a_valid_environment_has_no_problem_and_a_short_report(project: Path) ->
     assert "ok device cpu CPUExecutionProvider works" in text
     assert "ok device reference onnx.reference works" in text
     assert "ok workers the fork server has torch imported" in text
+    assert "ok instruments each reports a known example of what it searches" in text
     assert "one capture serves all opsets" in text
     assert "ok manifests 1 model, 6 cells" in text
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         problem = "2 cells unavailable: this ONNX Runtime has no CUDAExecutionProvider"
         assert f"note device cuda {problem}" in text
+
+
+def test_a_silent_instrument_is_a_problem(project: Path, tmp_path: Path) -> None:
+    """Python imports `sitecustomize` first: here, a traced branch is no warning of the tracer."""
+    text = "import sys\nif 'child_call' in ' '.join(sys.orig_argv):\n"
+    text += "    import torch.jit._trace\n    torch.jit._trace.TracerWarning = DeprecationWarning\n"
+    (tmp_path / "sitecustomize.py").write_text(text)
+    command = run_exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}", code=1)
+    output = " ".join(command.stdout.split())
+    assert "problem instruments branches that a trace keeps were not searched, because" in output
 
 
 def test_a_torch_that_cannot_be_imported_is_a_problem(project: Path, tmp_path: Path) -> None:

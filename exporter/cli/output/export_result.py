@@ -11,6 +11,7 @@ from exporter.core.errors import ExportSummary
 from exporter.core.text import join_names, pluralize
 from exporter.processes.worker_variables import describe_untested_torch
 from exporter.program import ExportResult
+from exporter.records.record import KNOWN_EXAMPLE, UNPROVED_PREFIX
 
 
 def print_result(
@@ -25,7 +26,10 @@ def print_result(
         grid=not flags["quiet"],
     )
     print_file_problems(result.manifest)
-    if (line := describe_untested_torch()) and not flags["quiet"]:
+    notes = (note for record in result.results.run.records for note in record.notes)
+    silent = (note.removeprefix(UNPROVED_PREFIX) for note in notes if KNOWN_EXAMPLE in note)
+    line = describe_untested_torch(dict.fromkeys(text.partition(",")[0] for text in silent))
+    if line and not flags["quiet"]:
         print_line(line)
     if has_tables and not flags["quiet"]:
         project, by_cell = result.manifest.project, result.results.run.by_cell()

@@ -41,6 +41,22 @@ def import_packages() -> ImportedPackages:
     return packages
 
 
+def list_silent_instruments(root: Path) -> tuple[str, ...]:
+    """Return a text for each instrument of a worker that reports nothing of a known example."""
+    # They import torch, which may be missing; the function that imports packages reports that.
+    from exporter.worker import instruments
+    from exporter.worker.dependencies.executed_code import EXECUTED
+    from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
+    from exporter.worker.dependencies.packages import watch_searches
+
+    opened, read = OpenedFiles(trace=True), watch_variables()
+    watch_searches(root)
+    EXECUTED.watch()
+    with opened.watch():
+        recorders = instruments.list_silent_recorders(opened, read, root)
+        return (*instruments.list_silent(has_captures=True), *recorders)
+
+
 def probe_device(device: Device) -> str:
     """Add two numbers to themselves on the device, and return the program that did it.
 

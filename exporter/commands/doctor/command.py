@@ -20,6 +20,7 @@ from exporter.commands.doctor.doctor import (
     examine_entry_points,
     examine_environments,
     examine_fork_server,
+    examine_instruments,
     examine_machine,
     examine_packages,
     examine_project,
@@ -68,6 +69,7 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
         yield finding
     if can_start:
         yield examine_fork_server(environment)
+        yield from examine_instruments(root, environment)
     yield from examine_entry_points(BUILT_IN)
     manifest, finding = examine_project(root)
     yield from examine_machine(root, get_default_jobs(), os.environ)

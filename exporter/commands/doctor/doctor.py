@@ -183,6 +183,20 @@ def examine_fork_server(environment: Mapping[str, str]) -> Diagnosis:
     return Diagnosis.problem("workers", "the fork server does not start")
 
 
+def examine_instruments(root: Path, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
+    """Return a problem for each instrument of a verdict that reports nothing in a worker."""
+    function, arguments = f"{_CHILD}:list_silent_instruments", {"root": root}
+    try:
+        silent = call_in_child(function, arguments, tuple[str, ...], environment, seconds=_TIMEOUT)
+    except (ChildFailure, ExporterError) as failure:
+        yield Diagnosis.problem("instruments", f"their process {failure}")
+        return
+    for text in silent:
+        yield Diagnosis.problem("instruments", f"{text}: the cells say so")
+    if not silent:
+        yield Diagnosis.ok("instruments", "each reports a known example of what it searches")
+
+
 def is_older(installed: str, minimum: str) -> bool:
     """Return True if a version such as `2.9.1+cpu` is older than `2.10`."""
     return not is_in_range(installed, f">={minimum}")

@@ -40,7 +40,8 @@ class ExecutedCode:
         self._texts: set[str] = set()
         #: A byte for each block that ran, after one for all. The forks of a job share it.
         self._shared = mmap.mmap(-1, 1)
-        self._tool = 0
+        #: The number of this tool for `sys.monitoring`; None if others have all numbers.
+        self._tool: int | None = None
 
     def watch(self) -> None:
         """Record the modules that are loaded from now on, and forget those of an earlier job."""
@@ -49,15 +50,19 @@ class ExecutedCode:
         self._started.clear()
         self._texts.clear()
         self._shared = mmap.mmap(-1, _SIZE)
-        if _MONITORING is None and not _can_count():
+        if self._add_module not in LISTENERS:
+            self._install()
+        if not self._sees_runs():
             self.add_all()
-        if self._add_module in LISTENERS:
-            return
-        if _MONITORING is not None:
-            self._tool = next(each for each in (4, 3, 5) if not _MONITORING.get_tool(each))
+
+    def _install(self) -> None:
+        """Listen to loaded modules, first runs of their blocks and reads of their lines."""
+        LISTENERS.append(self._add_module)
+        free = (each for each in (4, 3, 5) if _MONITORING and not _MONITORING.get_tool(each))
+        self._tool = next(free, None)
+        if self._tool is not None:
             _MONITORING.use_tool_id(self._tool, "exporter")
             _MONITORING.register_callback(self._tool, _MONITORING.events.PY_START, self._start)
-        LISTENERS.append(self._add_module)
         get_lines = linecache.getlines
 
         def record(filename: str, module_globals: Any = None) -> list[str]:
@@ -69,6 +74,12 @@ class ExecutedCode:
             return get_lines(filename, module_globals)
 
         linecache.getlines = record
+
+    def forget_text(self, path: str) -> bool:
+        """Forget a path whose lines were read; return whether it was recorded."""
+        is_known = path in self._texts
+        self._texts.discard(path)
+        return is_known
 
     def add_all(self) -> None:
         """Record that something may have used all blocks without running them."""
@@ -108,8 +119,22 @@ class ExecutedCode:
         self._modules.append((path, source, code))
         for _, block in list_blocks(code):
             self.blocks.append(block)
-            if _MONITORING is not None:
-                _MONITORING.set_local_events(self._tool, block, _MONITORING.events.PY_START)
+            self._report_run(block)
+
+    def _report_run(self, block: CodeType) -> None:
+        """Let Python report the first run of a block; 3.11 counts it without a request."""
+        if self._tool is not None:
+            _MONITORING.set_local_events(self._tool, block, _MONITORING.events.PY_START)
+
+    def _sees_runs(self) -> bool:
+        """Return True if this Python shows that a known example ran, and that it did not before."""
+        block = compile("0", "<example>", "exec")
+        self._report_run(block)
+        had_run = self._has_run(block)
+        exec(block)  # noqa: S102
+        is_seen = not had_run and self._has_run(block)
+        self._started.discard(id(block))
+        return is_seen
 
     def _start(self, code: CodeType, _offset: int) -> Any:
         self._started.add(id(code))
@@ -123,17 +148,6 @@ class ExecutedCode:
 
 def _read_counter(code: CodeType) -> int:
     return ctypes.c_short.from_address(id(code) + _COUNTER).value
-
-
-def _can_count() -> bool:
-    """Return True if this Python has the counter."""
-
-    def run() -> None:
-        pass
-
-    first = _read_counter(run.__code__)
-    run()
-    return (first, _read_counter(run.__code__)) == (_UNUSED, _UNUSED + 1)
 
 
 #: That of this process.

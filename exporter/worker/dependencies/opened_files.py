@@ -168,6 +168,30 @@ class OpenedFiles:
         with self._tracer.separate() if self._tracer is not None else contextlib.nullcontext():
             yield
 
+    @contextlib.contextmanager
+    def trace_example(self, path: str) -> Iterator[list[bool]]:
+        """Yield a list that receives whether the tracer, if there is one, sees the path inside."""
+        seen: list[bool] = []
+        if self._tracer is None:
+            yield seen
+            return
+        with self._tracer.separate():
+            yield seen
+            seen.append(self._tracer.forget(path))
+
+    def add_unrecorded(self, subject: str) -> None:
+        """Record that a recorder is silent: the dependencies of this job are unknown."""
+        self._untracked[f"the {subject}"] = None
+
+    def has_opened(self, path: str) -> bool:
+        return any(access.path == path for access in self._accesses)
+
+    def has_listed(self, path: str) -> bool:
+        return path in self._listings[Caller.PROJECT]
+
+    def has_tested(self, path: str) -> bool:
+        return path in self._tested
+
     def add_open(self, path: str, flags: int) -> None:
         """Record a file that Python opens; the tracer sees it, too."""
         if self._tracer is None:
@@ -389,6 +413,17 @@ class _AuditHook:
 _HOOK = _AuditHook()
 
 
+@contextlib.contextmanager
+def watch_alone() -> Iterator[OpenedFiles]:
+    """Record what happens inside, which no other watcher records."""
+    watchers, alone = _HOOK.watchers, OpenedFiles()
+    _HOOK.watchers = [alone]
+    try:
+        yield alone
+    finally:
+        _HOOK.watchers = watchers
+
+
 def _find_folder(argument: object) -> object:
     """Return the path of a listing; it may be that of a file descriptor, as in `os.fwalk`."""
     if isinstance(argument, int):
@@ -461,6 +496,10 @@ class VariableReads:
             self._absent[name] = is_by_project or self._absent.get(name, False)
         elif is_by_project:
             self._by_project[name] = None
+
+    def forget(self, name: str) -> bool:
+        """Forget a variable that the project's code read; return whether it was recorded."""
+        return self._by_project.pop(name, "unknown") is None
 
     def read_states(self, files: Iterable[str], root: Path) -> dict[str, str]:
         """Return the states of the variables that the project's code read, by sorted name.

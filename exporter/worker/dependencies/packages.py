@@ -68,6 +68,14 @@ class _Searches(MetaPathFinder):
         if isinstance(name, str) and self.is_requested():
             self.distributions[name] = None
 
+    def forget_module(self, name: str) -> bool:
+        """Forget a module; return whether its search was recorded."""
+        return self.modules.pop(name, "unknown") is None
+
+    def forget_distribution(self, name: str) -> bool:
+        """Forget a distribution; return whether its search was recorded."""
+        return self.distributions.pop(name, "unknown") is None
+
     def is_requested(self) -> bool:
         """Return True if the code of a model searches, not torch, a tool or Python itself."""
         frame = inspect.currentframe()
@@ -78,20 +86,22 @@ class _Searches(MetaPathFinder):
         return False
 
 
-_SEARCHES = _Searches()
+#: Those of this process.
+SEARCHES = _Searches()
 
 
 def watch_searches(root: Path) -> None:
     """Record the modules and distributions that the code of a model searches for from now on."""
-    _SEARCHES.root = root
-    if _SEARCHES in sys.meta_path:
+    SEARCHES.root = root
+    if SEARCHES in sys.meta_path:
         return
-    sys.meta_path.insert(0, _SEARCHES)
+    map_module_owners()  # `is_requested` needs it, and its imports would be searches, without end
+    sys.meta_path.insert(0, SEARCHES)
     discover = Distribution.discover.__func__  # type: ignore[attr-defined]  # of a class method
 
     def record(cls: type[Distribution], /, **filters: Any) -> Iterable[Distribution]:
         context = filters.get("context")
-        _SEARCHES.add_distribution(filters.get("name", getattr(context, "name", None)))
+        SEARCHES.add_distribution(filters.get("name", getattr(context, "name", None)))
         distributions: Iterable[Distribution] = discover(cls, **filters)
         return distributions
 
@@ -108,8 +118,8 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
     names: set[str] = set()
     for module in {name.partition(".")[0] for name in list(sys.modules)} & owners.keys():
         names.update(each for each in owners[module] if _is_used(module, each, root))
-    items = [f"{VERSION_PREFIX}{name}" for name in _SEARCHES.distributions]
-    for module in [each for each in _SEARCHES.modules if each not in sys.modules]:
+    items = [f"{VERSION_PREFIX}{name}" for name in SEARCHES.distributions]
+    for module in [each for each in SEARCHES.modules if each not in sys.modules]:
         names.update(owners.get(module, ()))
         items += [f"{MODULE_PREFIX}{module}"] if module not in owners else []
     if harmless := names & _HARMLESS:

@@ -156,7 +156,7 @@ def _choose_capture_sets(
             sizes,
             is_warned=is_warned,
             is_boolean=any(TRACED_BRANCH in note for note in warnings),
-            has_draws=captured is None or bool(captured.notes),
+            has_draws=captured is None or exported.route.capture == "draft",
         )
         sets += draws
         sizes += further

@@ -201,13 +201,13 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     other = None
     with _count_loads() as loads:
         import_source(spec, root)  # once for both builds
-        is_drawn = _has_drawn(spec.seed)
+        is_drawn = has_drawn(spec.seed)
         if can_fork():
             other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
         model = load_model(spec, root)
         if not IS_LINUX:
             other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
-        is_drawn = is_drawn or _has_drawn(spec.seed)
+        is_drawn = is_drawn or has_drawn(spec.seed)
     first = digest_weights(model) if other is not None else {}
     names = dict.fromkeys((*first, *(other or ())))
     changed = [name for name in names if first.get(name) != (other or {}).get(name)]
@@ -221,7 +221,7 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     )
 
 
-def _has_drawn(seed: int) -> bool:
+def has_drawn(seed: int) -> bool:
     """Return whether torch drew numbers since its generator was seeded."""
     unused = torch.Generator().manual_seed(seed).get_state()
     return not torch.equal(torch.get_rng_state(), unused)

@@ -15,6 +15,7 @@ Enter: TypeAlias = Callable[[FrameType], bool]
 #: Receives an instruction before it runs: a code object and an offset in bytes.
 Add: TypeAlias = Callable[[CodeType, int], None]
 
+_NO_NUMBER = "other tools have all numbers of `sys.monitoring`: nothing of a known example is seen"
 _MONITORING: Any = getattr(sys, "monitoring", None)
 #: The numbers of tools, less usual ones first: a debugger is 0, and coverage is 1.
 _TOOLS = (3, 4, 5, 2, 1, 0)
@@ -81,7 +82,7 @@ def _monitor(enter: Enter, add: Add) -> Iterator[None]:
     events, thread = _MONITORING.events, get_ident()
     tool = next((each for each in _TOOLS if _MONITORING.get_tool(each) is None), None)
     if tool is None:
-        raise RuntimeError("other tools have all numbers of `sys.monitoring`")
+        raise RuntimeError(_NO_NUMBER)
     followed: dict[int, CodeType] = {}  # equal code objects have events of their own
 
     def start(code: CodeType, _: int) -> None:

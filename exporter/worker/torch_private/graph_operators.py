@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from exporter.worker.torch_private.capture import defers_guards
 from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
 
@@ -91,6 +92,10 @@ def list_conditions(program: Any) -> tuple[str, ...]:
     for environment in environments.values():
         for group in getattr(environment, "deferred_runtime_asserts", {}).values():
             conditions |= dict.fromkeys(environment.replace(each.expr) for each in group)
+        if not defers_guards():  # torch keeps a condition as a guard in place of an assertion
+            conditions |= dict.fromkeys(
+                environment.replace(each.expr) for each in environment.guards
+            )
     parts = (part for each in conditions for part in sympy.And.make_args(each))
     texts = []
     for part in dict.fromkeys(parts):

@@ -158,3 +158,7 @@ def test_a_torch_that_was_not_tested_has_one_line(
     text = describe_untested_torch()
     assert text.startswith(line)
     assert bool(text) is bool(line)
+    assert not text or text.endswith("speed-ups are off, verdicts are the same")
+    if line:
+        text = describe_untested_torch(["branches were not searched"])
+        assert text.endswith("speed-ups are off, branches were not searched")

@@ -56,7 +56,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (root / "searching.py").write_text(MODEL)
     monkeypatch.setattr(sys, "path", [str(root), str(installed), *sys.path])
     monkeypatch.setattr(states, "_FIRST_PATH", (str(installed), *states._FIRST_PATH))
-    monkeypatch.setattr(module, "_SEARCHES", module._Searches())
+    monkeypatch.setattr(module, "SEARCHES", module._Searches())
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setattr(metadata.Distribution, "discover", metadata.Distribution.discover)
     clear_caches()

@@ -224,3 +224,9 @@ def test_a_call_that_every_file_computes_needs_no_further_draw(
     assert not draws
     assert bool(hidden) == (divisor == 4)  # a window of four elements is divided by 4 in any case
     assert model.calls == calls
+
+
+def test_each_operator_with_a_region_is_tried_if_torch_does_not_list_those_of_a_trace() -> None:
+    context = SimpleNamespace(spec=declare_picture("Square"), root=ROOT, model=_Pool(4))
+    _, hidden = choose_revealing_draws(cast("Any", context), choose_route(context.spec, 18), [])
+    assert hidden == ["avg_pool2d of divisor_override: no draw reaches it with another output"]
