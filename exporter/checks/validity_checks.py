@@ -11,7 +11,7 @@ from exporter.checks.comparison.compare_outputs import get_overflow
 from exporter.checks.comparison.custom_comparison import find_accepted_output
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.protocol import CheckContext, RuntimeCheck
-from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE
+from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE, STATE_PREFIXES, UNSTABLE
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
 from exporter.runtimes.session import list_items
@@ -74,15 +74,8 @@ def _format_other_providers(placement: Placement) -> str:
     return "; ".join(parts)
 
 
-#: Prefix of `Reference.unstable` if only the buffers change.
-STATEFUL_PREFIX = "it keeps state in its buffers"
-#: Prefix if a call changes parameters; their names follow.
-WEIGHTS_PREFIX = "a call changes"
-#: Prefix if the outputs are others after calls with other inputs.
-HISTORY_PREFIX = "its outputs depend on earlier calls"
-#: Prefix if a second build has other weights; their names follow.
+#: Prefix of `Reference.unstable` if a second build has other weights; their names follow.
 BUILD_PREFIX = "two builds of the model differ in"
-_STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
 
 
 # Without this, no comparison with PyTorch means anything.
@@ -92,15 +85,15 @@ def check_determinism(context: CheckContext, *_: object) -> CheckResult:
     unstable = context.reference.unstable
     if not unstable:
         return CheckResult(check=DETERMINISM_CHECK, status=Status.PASS)
-    if unstable.startswith(_STATE_PREFIXES):
-        fix = "declare the state as an input and return it as an output"
+    if unstable.startswith(STATE_PREFIXES):
+        fix = "declare the state as an input and return it as an output; `rollout` proves the loop"
     elif unstable.startswith(BUILD_PREFIX):
         fix = "build it from numbers of Python, numpy or torch, which are seeded, or from a file"
     elif context.spec.mode != "eval":
         fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
     else:
         fix = "make random numbers an input, or draw them once when the model is built"
-    message = f"PyTorch differs from itself: {unstable}; {fix}"
+    message = f"{UNSTABLE}{unstable}; {fix}"
     return CheckResult(check=DETERMINISM_CHECK, status=Status.INCONCLUSIVE, message=message)
 
 

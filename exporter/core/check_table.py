@@ -11,6 +11,17 @@ LOAD_CHECK = "load"
 DETERMINISM_CHECK = "determinism"
 
 
+#: Prefix of `Reference.unstable` if a call changes buffers, which change the outputs of later ones.
+STATEFUL_PREFIX = "it keeps state in its buffers"
+#: Prefix if a call changes parameters; their names follow.
+WEIGHTS_PREFIX = "a call changes"
+#: Prefix if the outputs are others after calls with other inputs.
+HISTORY_PREFIX = "its outputs depend on earlier calls"
+#: The message of a model that keeps state; otherwise it draws random numbers.
+STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
+UNSTABLE = "PyTorch differs from itself: "
+
+
 class CheckRow(NamedTuple):
     """The properties of a check; `exporter.checks` has its function."""
 
@@ -74,11 +85,11 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-weight-names": {"check": "signature", "message": r".*(no|the) weight\b"},
     **_list_codes("structure"),
     "E-load": {"stage": "load"},
+    "E-state": {"state": "yes"},
     **_list_codes("parity", decides=True),
     "E-unproved": {"status": "inconclusive"},
     "E-tolerance": {"culprit": "precision"},
     "E-runtime": {"culprit": "ONNX Runtime optimizer|kernel|runtime"},
-    "E-state": {"culprit": "model"},
     **_list_codes("parity"),
     "E-worker": {},
 }

@@ -12,7 +12,13 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 from typing_extensions import override
 
-from exporter.core.check_table import COMPARISON_CHECKS, DETERMINISM_CHECK, FAILURE_CODES
+from exporter.core.check_table import (
+    COMPARISON_CHECKS,
+    DETERMINISM_CHECK,
+    FAILURE_CODES,
+    STATE_PREFIXES,
+    UNSTABLE,
+)
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
@@ -402,6 +408,10 @@ class Record(ChecksummedModel):
         """The code of `FAILURE_CODES`, "" if the cell is not red."""
         if not self.status.is_red:
             return ""
+        culprit = self.blame.culprit if self.blame else ""
+        keeps_state = culprit == Culprit.MODEL
+        if self.check == DETERMINISM_CHECK:  # this culprit is also a model that draws numbers
+            keeps_state = self.message.partition(UNSTABLE)[2].startswith(STATE_PREFIXES)
         facts = {
             "status": self.status.value,
             "stage": self.stage or "",
@@ -409,7 +419,8 @@ class Record(ChecksummedModel):
             "message": self.message,
             "place": f"{self.stage} {self.message}",
             "missing": "yes" if self.missing else "",
-            "culprit": self.blame.culprit if self.blame else "",
+            "culprit": culprit,
+            "state": "yes" if keeps_state else "",
         }
         return next(
             code

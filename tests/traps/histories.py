@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.traps.trap import Trap, contract, declare_input, declare_output, inconclusive, make_fill
+from tests.traps.trap import (
+    DYNAMO,
+    TORCHSCRIPT,
+    Trap,
+    Verdict,
+    contract,
+    declare_input,
+    declare_output,
+    inconclusive,
+    make_fill,
+)
 
 _INDICES = make_fill("randint", low=0, high=8)
 _ROWS = {
@@ -21,12 +31,81 @@ def _keep(place: str, net: str, change: str = "") -> Trap:
     )
 
 
+_POSITION = {
+    "inputs": (
+        declare_input("x", 4),
+        declare_input(
+            "position",
+            at="args[1]",
+            shape=(),
+            dtype="int64",
+            fill=make_fill("value", value=0),
+        ),
+    ),
+    "outputs": (declare_output("y", 4),),
+    "axes": (),
+}
+_BUFFERS = inconclusive("determinism", "it keeps state in its buffers (rows): output 'y'")
+
+
+def _cache(name: str, kind: str, verdict: Verdict = _BUFFERS, opset: int = TORCHSCRIPT) -> Trap:
+    return Trap(
+        f"static cache at position 0, {name}",
+        "the example reads only what its own call writes",
+        contract("histories.py:StaticCache", opset, init={"kind": kind}, **_POSITION),
+        verdict,
+    )
+
+
+def _step(name: str, dtype: str, value: int) -> dict[str, object]:
+    fill = make_fill("value", value=value) if dtype == "int64" else make_fill("randint", high=2)
+    step = declare_input(name, at="args[1]", shape=(), dtype=dtype, fill=fill)
+    return {"inputs": (declare_input(), step)}
+
+
 HISTORIES = (
+    _cache("replaced", "replaced"),
+    _cache("written in place", "written", opset=DYNAMO),
+    _cache("that is absent at first", "absent"),
+    _cache(
+        "in an attribute",
+        "attribute",
+        inconclusive("determinism", f"{_EARLIER}, which change the attribute 'rows'"),
+    ),
+    Trap(
+        "buffer that each call writes whole",
+        "nothing of an earlier call remains",
+        contract("histories.py:ScratchRows", DYNAMO, **_POSITION),
+    ),
+    Trap(
+        "hidden state behind a flag",
+        "the example begins with zeros",
+        contract("histories.py:HiddenState", **_step("begins", "bool", 1)),
+        inconclusive("determinism", "keeps state in its buffers (hidden)"),
+    ),
+    Trap(
+        "moving average that begins at step 0",
+        "the example is step 0",
+        contract("histories.py:MovingAverage", **_step("step", "int64", 0)),
+        inconclusive("determinism", "keeps state in its buffers (average)"),
+    ),
+    Trap(
+        "largest value of all calls",
+        "the first value is larger than those of the example",
+        contract("histories.py:LargestValue", DYNAMO),
+        inconclusive("determinism", "change the buffer 'largest'"),
+    ),
+    Trap(
+        "ring buffer by a draft",
+        "the draft keeps the place of the example",
+        contract("histories.py:RingBuffer", DYNAMO, capture="draft", **_POSITION),
+        inconclusive("determinism", "keeps state in its buffers (ring)"),
+    ),
     _keep("a global variable", "GlobalValue", ", which change the global variable '_KEPT'"),
     _keep("a class", "ClassValue", ", which change the class attribute 'ClassValue.mean'"),
     _keep("a closure", "ClosureValue", ", which change the attribute 'offset'"),
     _keep("a cache", "CacheValue", ", which change the global variable '_compute_mean'"),
-    _keep("a buffer", "BufferValue"),
+    _keep("a buffer", "BufferValue", ", which change the buffer 'mean'"),
     Trap(
         "table in a global variable",
         "the same table after every first call",

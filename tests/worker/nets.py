@@ -239,3 +239,30 @@ class ValueBranches(nn.Module):
             if x.sum() > 0:
                 x = x * 2
         return x
+
+
+class FailsLater(nn.Module):
+    """Takes 7 rows before it took 16, and not later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] == 7 and self.largest > 7:
+            raise ValueError("too many rows")
+        self.largest = max(self.largest, x.shape[0])
+        return x * 2
+
+
+class RoundsLater(nn.Module):
+    """Rounds 7 rows in another way after it took 16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        is_later = x.shape[0] == 7 and self.largest > 7
+        self.largest = max(self.largest, x.shape[0])
+        return x * 3 / 7 if is_later else x * (3 / 7)

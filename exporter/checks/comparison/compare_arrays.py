@@ -36,6 +36,8 @@ class Comparison:
     is_uncertain: bool = False
     """True if a problem may be as small as PyTorch's own error, which is too large for a bound, or
     if other rounding selects other elements."""
+    is_large: bool = False
+    """True if a problem is an error above a tenth of the scale, which is no rounding."""
     required: Limit | None = None
     """The smallest `atol` that would pass with the current `rtol` and `outside`, if one would."""
     details: Mapping[str, float | str] = field(default_factory=dict)

@@ -284,12 +284,17 @@ def _compare_tensor(
     return _mark_uncertainty(comparison, expected, output) if comparison.problem else comparison
 
 
+#: A larger share of the scale is no rounding.
+_LARGE = 0.1
+
+
 def _mark_uncertainty(comparison: Comparison, expected: Array, output: OutputContext) -> Comparison:
     """Mark an error that is no larger than PyTorch's own error, if that is no bound."""
     if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
         return comparison
-    uncertainty = measure_uncertainty(output, measure_scale(expected))
-    if not comparison.max_abs <= uncertainty:
+    scale = measure_scale(expected)
+    comparison = replace(comparison, is_large=comparison.max_abs > _LARGE * scale)
+    if not comparison.max_abs <= measure_uncertainty(output, scale):
         return comparison
     share = output.large_noise or 0.0
     dtype = expected.dtype.name

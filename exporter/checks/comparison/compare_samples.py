@@ -119,6 +119,10 @@ _UNCERTAIN_FIX = (
     "if it is rounding, declare `tolerance = { noise = 8 }`, "
     'or `compare = { rows = "unordered" }` if it changes the order of rows'
 )
+_LARGE_FIX = (
+    "PyTorch gives other values in float64: it draws numbers, keeps state, or a value near a limit "
+    "decides; make it an input of the model"
+)
 #: A wrong file differs in more elements than PyTorch with other rounding by more than this factor.
 _ROUNDED_FACTOR = 2.0
 
@@ -158,16 +162,18 @@ def compare_samples(
     failed = [result for result in results if result.problems]
     status = Status.PASS
     message = ""
+    is_large = any(item.is_large for result in failed for item in result.comparisons)
     if failed:
         status, message = Status.FAIL, _format_failures(failed, len(results))
         if all(result.is_uncertain for result in failed):
-            status, message = Status.INCONCLUSIVE, f"{message}; {_UNCERTAIN_FIX}"
+            fix = _LARGE_FIX if is_large else _UNCERTAIN_FIX
+            status, message = Status.INCONCLUSIVE, f"{message}; {fix}"
     metrics = _collect_metrics(results)
     if status is Status.FAIL and len(failed) == len(results) > 1 and check == "axes":
         sizes = (f"{axis.name}={axis.example}" for axis in context.spec.axes if axis.example)
         metrics["only"] = " ".join(sizes)
     ratios = [item.limit_ratio for result in failed for item in result.comparisons]
-    if status is Status.FAIL and "needs" in metrics and max(ratios) <= _NEAR:
+    if status is Status.FAIL and "needs" in metrics and max(ratios) <= _NEAR and not is_large:
         message = f"{message}; if this is rounding, declare `{metrics['needs']}`"
     return CheckResult(check=check, status=status, message=message, metrics=metrics)
 
@@ -255,7 +261,7 @@ def _mark_selections(
             if result.problem and name not in known:
                 shares[name] = max(shares.get(name, 0.0), _read_share(result))
     return [
-        (name, replace(result, is_uncertain=True))
+        (name, replace(result, is_uncertain=True, is_large=False))
         if result.problem and _read_share(result) <= _ROUNDED_FACTOR * shares.get(name, -1.0)
         else (name, result)
         for name, result in compared

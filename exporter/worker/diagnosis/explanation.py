@@ -204,7 +204,7 @@ def explain_record(
     elif blame and blame.culprit is Culprit.TRACE:
         line, sentence = find_traced_line(check_context.notes, context)
     elif blame and blame.culprit is Culprit.MODEL:
-        line, sentence = find_kept_values(context)
+        line, sentence = find_kept_values(context, text)
     elif blame and blame.first:
         line = blame.first.source
     elif blame and blame.culprit is Culprit.CONTRACT:

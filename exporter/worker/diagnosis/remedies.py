@@ -22,6 +22,7 @@ import onnx_ir as ir
 import torch
 
 from exporter.checks.protocol import CheckContext, SampleCache
+from exporter.core.check_table import STATEFUL_PREFIX
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
 from exporter.manifest import Constant, ModelSpec
@@ -40,7 +41,7 @@ from exporter.worker.diagnosis.runtime_values import FileGraph
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import run_model
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.reference.python_state import ModelSnapshot, PythonState
 from exporter.worker.torch_private import internals
@@ -382,15 +383,35 @@ def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tu
     return (f"{differ}, such as {changed[0]}: name the trained ones in `weights`",)
 
 
-def find_kept_values(context: ExportContext) -> tuple[str, str]:
-    """Return the line and the names of the attributes that a call keeps for the next one."""
+def find_kept_values(context: ExportContext, text: str = "") -> tuple[str, str]:
+    """Return the line and the names of what a call keeps for the next one.
+
+    `text`: The message of the record, which may name buffers that this call does not change.
+    """
     model = load_new_model(context)
-    state = PythonState(model)
-    with suppress(Failure):
+    state, buffers = PythonState(model), BufferSnapshot(model)
+    storages = {each.untyped_storage().data_ptr(): name for name, each in model.named_buffers()}
+    writes: dict[str, str] = {}
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for item, value in zip(internals.read_schema(func).arguments, args, strict=False):
+            is_written = item.alias_info is not None and item.alias_info.is_write
+            name = storages.get(value.untyped_storage().data_ptr()) if is_written else None
+            if name is not None and name not in writes:
+                writes[name] = find_frame_line(traceback.walk_stack(None), context.root)
+        return func(*args, **kwargs)
+
+    with buffers, suppress(Failure), create_mode(record):
         run_model(model, context.spec, context.inputs)
     names = [name.split("'")[1] for name in state.list_changes() if name.startswith("the attr")]
+    named = re.search(rf"{STATEFUL_PREFIX} \(([^)]*)\)", text)
+    named_buffers = (
+        re.findall(r"[\w.]+", named[1]) if named else re.findall(r"buffer '(.*?)'", text)
+    )
+    names += buffers.changed or named_buffers
     last = "|".join(name.rpartition(".")[2] for name in names)
-    line = find_code(context, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
+    line = next(filter(None, (writes.get(name) for name in names)), "")
+    line = line or find_code(context, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
     return line, f"a call keeps {join_names(names)} for the next one" if names else ""
 
 

@@ -224,12 +224,16 @@ class BufferSnapshot:
     """The buffers of a model, which a run may change (BatchNorm in training mode).
 
     As a context, it restores them at the end.
+
+    `changed`: The names of the buffers that were written, replaced or added before a restoration.
     """
 
     def __init__(self, model: Model) -> None:
+        self.changed: dict[str, None] = {}
+        self._model, self._names = model, {name for name, _ in model.named_buffers()}
         self._buffers = [
-            (module, name, buffer, buffer.clone())
-            for module in model.modules()
+            (module, name, f"{path}.{name}".removeprefix("."), buffer, buffer.clone())
+            for path, module in model.named_modules()
             for name, buffer in module.named_buffers(recurse=False)
         ]
 
@@ -241,11 +245,19 @@ class BufferSnapshot:
 
     def restore(self) -> None:
         with torch.no_grad():
-            for module, name, buffer, values in self._buffers:
-                if getattr(module, name, None) is not buffer:
+            for module, name, path, buffer, values in self._buffers:
+                is_replaced = getattr(module, name, None) is not buffer
+                if is_replaced:
                     setattr(module, name, buffer)
-                if not buffer.is_inference() and buffer.shape == values.shape:
+                is_comparable = buffer.layout is torch.strided
+                is_written = not (is_comparable and torch.equal(buffer, values))
+                if is_written and not buffer.is_inference() and buffer.shape == values.shape:
                     buffer.copy_(values)
+                if is_replaced or (is_written and is_comparable):
+                    self.changed[path] = None
+        # A new buffer remains: an attribute may tell the model that it exists.
+        current = (name for name, _ in self._model.named_buffers())
+        self.changed.update(dict.fromkeys(name for name in current if name not in self._names))
 
 
 def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from exporter.checks.validity_checks import HISTORY_PREFIX, WEIGHTS_PREFIX
+from exporter.core.check_table import HISTORY_PREFIX, STATEFUL_PREFIX, WEIGHTS_PREFIX
 from exporter.core.errors import ExporterError
 from exporter.core.import_object import prepend_to_path
 from exporter.core.system import IS_LINUX
@@ -193,8 +193,15 @@ class ReversedCalls:
             return f"{WEIGHTS_PREFIX} {join_names(self.changed_weights, _MAX_NAMES)}{suffix}"
         if not difference:
             return ""
-        names = join_names(self.changed_values, _MAX_NAMES)
-        return f"{HISTORY_PREFIX}{f', which change {names}' if names else ''}{suffix}"
+        return f"{describe_state((), self.changed_values)}{suffix}"
+
+
+def describe_state(buffers: Sequence[str], values: Sequence[str]) -> str:
+    """Return the begin of a sentence about a model that keeps state in buffers or in values."""
+    if buffers:
+        return f"{STATEFUL_PREFIX} ({join_names(buffers, _MAX_NAMES)})"
+    names = join_names(values, _MAX_NAMES)
+    return f"{HISTORY_PREFIX}{f', which change {names}' if names else ''}"
 
 
 def call_in_reverse(
@@ -274,9 +281,9 @@ def _call_model(
     except Failure as failure:
         error = failure.message
     after = digest_weights(model)
-    changed = [
-        name for name in weights if "buffer" not in name and after.get(name) != weights[name]
-    ]
+    written = [name for name in after if after[name] != weights.get(name)]
+    changed = [name for name in written if name in weights and "buffer" not in name]
+    values += tuple(name for name in written if "buffer" in name)
     # A subclass of tensors could not be read from the fork.
     plain = [
         [item.as_subclass(torch.Tensor) for item in output]

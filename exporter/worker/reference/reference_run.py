@@ -15,7 +15,7 @@ import torch
 
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.protocol import hash_sample, write_sample
-from exporter.checks.validity_checks import HISTORY_PREFIX, STATEFUL_PREFIX
+from exporter.core.check_table import HISTORY_PREFIX
 from exporter.core.text import is_out_of_resources
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
@@ -29,7 +29,7 @@ from exporter.worker.model.call_objects import has_object_outputs, wrap_with_cal
 from exporter.worker.model.model_kinds import Model
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.process.fork_call import compute_in_fork
+from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.reference import call_failure, quantization_steps
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
@@ -55,10 +55,11 @@ from exporter.worker.reference.noise import (
     describe_overflow,
     digest_tables,
     has_nan,
+    is_rounding,
     limit_noise,
     list_table_lengths,
 )
-from exporter.worker.reference.python_state import PythonState, call_in_reverse
+from exporter.worker.reference.python_state import PythonState, call_in_reverse, describe_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def compute_reference(
     others = _run_other_sets(model, spec, root, sets, declared, watch.buffers)
     runs = [declared, *others.runs]
     require_declared_shapes(model, spec, runs)
-    unstable = unstable or watch.compare_with_new_model(runs)
+    unstable = unstable or watch.compare_with_new_model(runs) or watch.compare_all_sets_again(runs)
     runs, float64_reason, float64_run = _measure_runs(model, spec, runs)
     usual = [run for run in runs if run.is_measured and run.chosen.factor == 1.0]
     noise = _measure_noise(spec, usual)
@@ -187,7 +188,9 @@ class _StateWatch:
         if not second:
             return ""
         # The buffers have their first values again: are they the reason?
-        return second if self._call_again(declared) else f"{STATEFUL_PREFIX}: {second}"
+        if self._call_again(declared):
+            return second
+        return f"{describe_state(tuple(self.buffers.changed), ())}: {second}"
 
     def _call_again(self, declared: _Run) -> str:
         with self.buffers:
@@ -220,6 +223,41 @@ class _StateWatch:
         outputs = run_model(fresh, self._spec, run.inputs)
         difference = describe_difference(self._spec, run.outputs, outputs)
         return f"{HISTORY_PREFIX}: {difference}" if difference else ""
+
+    def compare_all_sets_again(self, runs: Sequence[_Run]) -> str:
+        """Return how the outputs of a set change after other sets, or "" if they do not.
+
+        The declared inputs may not read what another call writes: a cache at position 0, or a state
+        that a first call sets. No buffer is restored here, and the sets run twice, so each set runs
+        after all others. In another order, a value that cannot be restored is another one.
+        """
+        buffers, values = tuple(self.buffers.changed), self._values.list_changes()
+        if not buffers and not values:
+            return ""
+
+        def describe() -> str:
+            for run in (*reversed(runs), *reversed(runs)):
+                if run.outputs is not None and (text := self._describe_later_call(run)):
+                    return f"{text} ({run.chosen.name})"
+            return ""
+
+        with self.buffers:
+            text = compute_in_fork(describe) if can_fork() else describe()
+        return f"{describe_state(buffers, values)}: {text}" if text else ""
+
+    def _describe_later_call(self, run: _Run) -> str:
+        """Return how a call differs from an earlier one by more than rounding, "" if it does not.
+
+        A table that a longer input has enlarged may have other rounding.
+        """
+        try:
+            outputs = run_model(self._model, self._spec, run.inputs)
+        except Failure as failure:
+            return f"the model fails after other calls: {failure.message}"
+        first = hide_masked_values(self._spec, run.inputs, run.outputs or ())
+        later = hide_masked_values(self._spec, run.inputs, outputs)
+        difference = describe_difference(self._spec, first, later)
+        return difference if difference and not is_rounding(first, later) else ""
 
     def _build_again(self) -> Model:
         return wrap_with_call_objects(load_model(self._spec, self._root), self._spec, self._root)

@@ -136,3 +136,91 @@ class UnreadDraw(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2
+
+
+class StaticCache(nn.Module):
+    """Keeps a row at a position, and returns the sum of the rows up to it."""
+
+    rows: Tensor
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "attribute":
+            self.rows = torch.zeros(8, 4)
+        else:
+            self.register_buffer("rows", torch.zeros(8, 4) if kind != "absent" else None)
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        places = torch.arange(8).unsqueeze(1)
+        rows = torch.zeros(8, 4) if self.rows is None else self.rows
+        if self.kind == "written":
+            rows.copy_(torch.where(places == position, x, rows))
+        else:
+            self.rows = rows = torch.where(places == position, x, rows)
+        return torch.where(places <= position, rows, torch.zeros(())).sum(0)
+
+
+class ScratchRows(nn.Module):
+    """Writes a whole buffer before it reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(8, 4))
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        places = torch.arange(8).unsqueeze(1)
+        self.rows.copy_(torch.where(places == position, x, torch.zeros(())))
+        return torch.where(places <= position, self.rows, torch.zeros(())).sum(0)
+
+
+class HiddenState(nn.Module):
+    """Begins with zeros where a flag is set, and with the last state elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 4)
+        self.register_buffer("hidden", torch.zeros(1, 4))
+
+    def forward(self, x: Tensor, begins: Tensor) -> Tensor:
+        hidden = torch.where(begins, torch.zeros(()), self.hidden)
+        self.hidden = self.cell(x, hidden.expand(x.shape[0], 4))[:1]
+        return self.cell(x, hidden.expand(x.shape[0], 4))
+
+
+class MovingAverage(nn.Module):
+    """Returns the values less their average, which begins with those of step 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.zeros(4))
+
+    def forward(self, x: Tensor, step: Tensor) -> Tensor:
+        kept = torch.where(step == 0, x.mean(0), 0.9 * self.average + 0.1 * x.mean(0))
+        self.average.copy_(kept)
+        return x - kept
+
+
+class LargestValue(nn.Module):
+    """Divides by the largest magnitude of all calls, which is 3 at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("largest", torch.full((), 3.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.largest.copy_(torch.maximum(self.largest, x.abs().max()))
+        return x / self.largest
+
+
+class RingBuffer(nn.Module):
+    """Keeps the last rows in turn, and adds the row before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ring", torch.zeros(4, 4))
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        before = self.ring.index_select(0, ((index + 3) % 4).reshape(1)).clone()
+        self.ring.index_copy_(0, (index % 4).reshape(1), x.unsqueeze(0))
+        return x + before.squeeze(0)

@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.validity_checks import STATEFUL_PREFIX, check_determinism, check_placement
+from exporter.checks.validity_checks import check_determinism, check_placement
+from exporter.core.check_table import STATEFUL_PREFIX
 from exporter.jobs import JobFolder
 from exporter.manifest import Device
 from exporter.records.record import CheckResult, Status

@@ -165,9 +165,24 @@ def test_a_random_model_is_unstable(tmp_path: Path) -> None:
 def test_a_model_with_state_is_unstable_and_restored_before_each_run(tmp_path: Path) -> None:
     spec = make_contract("Counter", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(spec, tmp_path)
-    assert reference.unstable.startswith("it keeps state in its buffers: output 'y' differs by")
+    assert reference.unstable.startswith(
+        "it keeps state in its buffers (calls): output 'y' differs by"
+    )
     sample = read_sample(JobFolder(tmp_path).sample(1), spec)
     assert (sample.inputs["x"] == sample.outputs[0]).all()
+
+
+def test_a_set_that_fails_after_other_sets_shows_a_state(tmp_path: Path) -> None:
+    reference = run_reference(make_contract("FailsLater", "x [batch, 4] -> y [batch, 4]"), tmp_path)
+    assert reference.unstable.startswith(
+        "its outputs depend on earlier calls, which change the attribute 'largest': "
+        "the model fails after other calls: ValueError: too many rows"
+    )
+
+
+def test_other_rounding_after_other_sets_is_no_state(tmp_path: Path) -> None:
+    spec = make_contract("RoundsLater", "x [batch, 4] -> y [batch, 4]")
+    assert run_reference(spec, tmp_path).unstable == ""
 
 
 def test_statistics_without_effect_on_outputs_are_no_state(tmp_path: Path) -> None:
