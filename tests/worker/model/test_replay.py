@@ -145,3 +145,21 @@ with refuse_writes(root):
 print("handled")
 """
     assert run(root, script) == "handled"
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_paths_beside_the_project_are_no_inputs(root: Path, trace: bool) -> None:
+    (root.parent / "log.txt").write_text("of another program")
+    script = f"""
+from exporter.worker.dependencies.opened_files import OpenedFiles
+
+files = OpenedFiles(trace={trace})
+with files.watch(), refuse_writes(root):
+    Path("last.pt").read_text()
+accesses = files.list_accesses()
+paths = [*accesses.read, *accesses.listed, *accesses.tested]
+print(json.dumps([path.removeprefix(f"{{root.parent}}/") for path in paths]))
+"""
+    paths = json.loads(run(root, script))
+    assert "project/last.pt" in paths
+    assert not {"log.txt", "elsewhere"} & set(paths)
