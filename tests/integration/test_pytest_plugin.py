@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -117,8 +118,11 @@ def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
     plugins = ("-p", "exporter.pytest_plugin", "-p", "xdist.plugin", "-p", "no:cacheprovider")
     servers = describe_servers() if arguments else {}
     plugins += ("-p", "tests.integration.program_server") if servers else ()
+    # Otherwise it removes folders of earlier runs of the tests, for minutes if they are large.
+    folder = TemporaryDirectory(prefix="inner-")
+    options = (f"--basetemp={folder.name}/tests", "-q", "-rA")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *plugins, "-q", "-rA", *arguments],
+        [sys.executable, "-m", "pytest", *plugins, *options, *arguments],
         cwd=root,
         env={
             # On CI, pytest repeats whole messages in its summary.
@@ -132,7 +136,7 @@ def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
         start_new_session=True,
         text=True,
     )
-    with process:
+    with folder, process:
         try:
             shown, _ = process.communicate(timeout=_LIMIT)
         except subprocess.TimeoutExpired:

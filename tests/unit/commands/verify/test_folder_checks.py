@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -522,17 +522,27 @@ def many(folder: Path) -> None:
             each.mkdir()
 
 
+@pytest.fixture
+def hostile(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that Python cannot remove, nor can a later run of pytest."""
+    yield tmp_path / "b"
+    subprocess.run(["rm", "-rf", tmp_path / "b"], check=True)
+
+
 @pytest.mark.parametrize(
     "change", [without_records, unknown_format, linked_marker, endless, nested, deep, many]
 )
 def test_a_hostile_folder_does_not_end_the_verdicts_of_others(
-    tmp_path: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    hostile: Path,
+    change: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     good = DeviceVerdict(device="cpu", status=Status.PASS)
     monkeypatch.setattr(client, "call_in_child", lambda *_, **__: (good,))
     for name in ("a", "b", "c"):
         publish(tmp_path / name)
-    change(tmp_path / "b")
+    change(hostile)
     folders = client.list_published_folders(tmp_path)
     files = [PublishedFile(folder=each) for each in folders]
     options = VerifyOptions(devices=(CPU,), root=tmp_path, manifest=None, environment={})
@@ -541,7 +551,6 @@ def test_a_hostile_folder_does_not_end_the_verdicts_of_others(
     last = next(each for each in verdicts if Path(each.path).name == "b")
     assert last.verdict.status == ("pass" if change in (deep, many) else "error")
     assert not write_catalog(tmp_path, tmp_path)
-    subprocess.run(["rm", "-rf", tmp_path / "b"], check=True)  # Python cannot remove it
 
 
 def test_an_unexpected_exception_is_the_verdict_of_its_folder(
