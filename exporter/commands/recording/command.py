@@ -17,8 +17,8 @@ from exporter.commands.recording.entry import choose_id
 from exporter.commands.recording.file_changes import apply_changes
 from exporter.commands.recording.observation import Observation, merge_observations
 from exporter.commands.recording.recorder import (
-    Context,
     PreparedEntry,
+    TargetProject,
     find_builders,
     record_command,
     stage_entry,
@@ -125,22 +125,22 @@ def _write_entries(
 ) -> int:
     if root != Path.cwd():
         print_error(f"the entries are for the project {root}")
-    project = load_settings(root)
-    folder = root / project.manifests
+    settings = load_settings(root)
+    folder = root / settings.manifests
     has_entries = any(folder.rglob("*.toml"))
     models = load_project(root, keep_invalid=True).models if has_entries else ()
     files = {path.stem for pattern in ("*.toml", "models/*.py") for path in folder.glob(pattern)}
-    context = Context(
+    project = TargetProject(
         root=root,
-        project=project,
+        settings=settings,
         environment=os.environ,
         taken={spec.id for spec in models} | files,
     )
     codes = []
-    with closing(make_starter(os.environ, project.environment)) as starter:
+    with closing(make_starter(os.environ, settings.environment)) as starter:
         for observation in observations:
             if existing := _find_existing(observation, models, root, flags):
-                codes.append(_compare(observation, context, existing, flags))
+                codes.append(_compare(observation, project, existing, flags))
                 continue
             if flags.get("check"):
                 name = os.path.relpath(observation.class_file, root)
@@ -148,36 +148,36 @@ def _write_entries(
                 print_line(f"{name}:{observation.label}: {text}")
                 codes.append(ExitCode.RED)
                 continue
-            with stage_entry(observation, context) as (entry, contracts):
+            with stage_entry(observation, project) as (entry, contracts):
                 if not contracts:
                     print_error(f"{observation.label}: no entry: {entry.problem}")
                     codes.append(ExitCode.RED)
                     continue
-                codes.append(_show(entry, contracts, context, starter))
-            _apply(entry, context, flags)
+                codes.append(_show(entry, contracts, project, starter))
+            _apply(entry, project, flags)
     return max(codes, default=ExitCode.OK)
 
 
-def _apply(entry: PreparedEntry, context: Context, flags: Mapping[str, bool]) -> None:
+def _apply(entry: PreparedEntry, project: TargetProject, flags: Mapping[str, bool]) -> None:
     is_asked = not (flags["yes"] or flags["dry_run"]) and is_terminal() and sys.stdin.isatty()
     if flags["dry_run"] or (is_asked and not click.confirm(f"write {entry.id}?", default=True)):
         return
     apply_changes(entry.changes)
-    context.taken.add(entry.id)
+    project.taken.add(entry.id)
     for change in entry.changes:
         verb = "created" if change.before is None else "updated"
-        print_line(f"{verb} {change.path.relative_to(context.root).as_posix()}")
+        print_line(f"{verb} {change.path.relative_to(project.root).as_posix()}")
 
 
 def _compare(
     observation: Observation,
-    context: Context,
+    project: TargetProject,
     entries: Sequence[ModelSpec],
     flags: Mapping[str, bool],
 ) -> ExitCode:
     """Print the differences of the entry from the script; apply them if that is requested."""
     for existing in entries:
-        with stage_entry(observation, context, existing) as (entry, _):
+        with stage_entry(observation, project, existing) as (entry, _):
             differences = {"model": entry.problem} if entry.problem else entry.differences
         if not differences:
             break
@@ -186,7 +186,7 @@ def _compare(
     if not differences:
         print_line(f"{existing.id}: promises what the script exports, {existing.location}")
     elif flags.get("update") and not entry.problem:
-        _apply(entry, context, flags)
+        _apply(entry, project, flags)
         return ExitCode.OK
     elif not entry.problem:
         print_line(f"{existing.id}: differs from the script; `exporter record --update` applies it")
@@ -213,18 +213,18 @@ def _find_existing(
 def _show(
     entry: PreparedEntry,
     contracts: Sequence[ModelSpec],
-    context: Context,
+    project: TargetProject,
     starter: ProcessStarter,
 ) -> ExitCode:
     """Print the files and the verdict of an entry; return RED unless all cells are green."""
     for change in entry.changes:
-        print_line(f"# {change.path.relative_to(context.root).as_posix()}", color="cyan")
+        print_line(f"# {change.path.relative_to(project.root).as_posix()}", color="cyan")
         print_line(change.text)
     records: list[Record] = []
     for contract in contracts:
         devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
         spec = contract.model_copy(update={"devices": devices})
-        records += prove_spec(context.project, spec, starter)
+        records += prove_spec(project.settings, spec, starter)
     for each in records:
         message = "" if each.status.is_green else f": {each.check or each.stage}: {each.message}"
         color = choose_color(each.status)

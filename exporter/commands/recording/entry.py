@@ -194,59 +194,85 @@ def _add_comment(table: Table, text: str) -> None:
 
 
 def _add_call(table: Table, observation: Observation, probe: ProbeResult | None) -> None:
-    """Add inputs, outputs, axes, constants and containers."""
+    """Add a comment for each guess, then inputs, outputs, constants, containers and axes."""
+    names = _distinct([each.name for each in observation.tensors])
     observed = [each.shape for each in observation.tensors]
     shapes: Sequence[Sequence[Dim]] = probe.inputs if probe and probe.inputs else observed
-    names = _distinct([each.name for each in observation.tensors])
+    inputs, comments = _describe_inputs(observation, probe, names, shapes)
+    outputs: list[dict[str, Any]] = [{"name": "output", "shape": []}]
+    if probe is None:  # a draft, which only this command reads
+        comments = []
+    else:
+        outputs = list(_list_outputs(observation, probe, names))
+        comments += _list_guessed_axes(observation, shapes)
+        comments += _explain_output_names(observation, probe, [each["name"] for each in outputs])
+    for text in comments:
+        _add_comment(table, text)
+    tables = {
+        "inputs": inputs,
+        "outputs": outputs,
+        "constants": [{"at": each.at, "value": each.value} for each in observation.constants],
+        "containers": [each.model_dump() for each in observation.containers],
+    }
+    for key, items in tables.items():
+        if items:
+            table.add(key, _format_tables(items))
+    if probe:
+        for name, limits in _list_axes(observation, probe).items():
+            table.add(tomlkit.key(["axes", name]), _inline(limits))
+
+
+def _describe_inputs(
+    observation: Observation,
+    probe: ProbeResult | None,
+    names: Sequence[str],
+    shapes: Sequence[Sequence[Dim]],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the table of each input, and a comment for each `fill` that is a guess."""
     sizes = {
         size: axis
         for shape, tensor in zip(shapes, observation.tensors, strict=True)
         for axis, size in zip(shape, tensor.shape, strict=True)
         if isinstance(axis, str)
     }
-    inputs = []
-    for index, (tensor, name) in enumerate(zip(observation.tensors, names, strict=True)):
-        rows = probe.rows.get(name) if probe else None
-        fill, reason = choose_fill(tensor, shapes[index], rows, sizes)
-        inputs.append(
-            {
-                "name": name,
-                "shape": list(shapes[index]),
-                "dtype": tensor.dtype if tensor.dtype != "float32" else None,
-                "at": tensor.at if tensor.at != f"args[{index}]" else None,
-                "fill": fill,
-            }
-        )
-        if reason and probe:
-            _add_comment(table, f"guessed: values of {name}: {reason}")
+    tables: list[dict[str, Any]] = []
+    comments = []
+    rows = probe.rows if probe else {}
+    for tensor, name, shape in zip(observation.tensors, names, shapes, strict=True):
+        fill, reason = choose_fill(tensor, shape, rows.get(name), sizes)
+        if reason:
+            comments.append(f"guessed: values of {name}: {reason}")
+        table: dict[str, Any] = {"name": name, "shape": list(shape)}
+        if tensor.dtype != "float32":
+            table["dtype"] = tensor.dtype
+        if tensor.at != f"args[{len(tables)}]":
+            table["at"] = tensor.at
+        table["fill"] = fill
+        tables.append(table)
+    return tables, comments
+
+
+def _list_guessed_axes(observation: Observation, shapes: Sequence[Sequence[Dim]]) -> list[str]:
+    """Return the comment about the axes that no script declared; nothing without such an axis."""
     declared = {dim.name for each in observation.tensors for dim in each.dynamic.values()}
     axes = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - declared
-    if axes and probe:
-        axis_names = ", ".join(sorted(axes))
-        _add_comment(table, f"guessed: axes {axis_names}: the model ran at several sizes of each")
-    outputs: list[dict[str, Any]] = [{"name": "output", "shape": []}]
-    if probe:
-        outputs = list(_list_outputs(observation, probe, names))
-        file_names = list(observation.file_outputs)
-        if file_names and file_names != [each["name"] for each in outputs]:
-            words = f"the script's file names its outputs {', '.join(file_names)}"
-            _add_comment(table, f"{words}; programs that use these names must change")
-        elif file_names and len(observation.outputs) < len(outputs):
-            labels = ", ".join(each.name or "no name" for each in probe.outputs)
-            _add_comment(table, f"outputs are named as in the script's file; in PyTorch: {labels}")
-        elif len(observation.outputs) < len(outputs):
-            _add_comment(table, "guessed: names of outputs that no script names")
-    constants = [
-        {"at": each.at, **({} if each.value is None else {"value": each.value})}
-        for each in observation.constants
-    ]
-    containers = [each.model_dump() for each in observation.containers]
-    tables = {"inputs": inputs, "outputs": outputs, "constants": constants}
-    for key, items in (tables | {"containers": containers}).items():
-        if items:
-            table.add(key, _format_tables(items))
-    for name, limits in (_list_axes(observation, probe) if probe else {}).items():
-        table.add(tomlkit.key(["axes", name]), _inline(limits))
+    names = ", ".join(sorted(axes))
+    return [f"guessed: axes {names}: the model ran at several sizes of each"] if axes else []
+
+
+def _explain_output_names(
+    observation: Observation, probe: ProbeResult, names: Sequence[str]
+) -> list[str]:
+    """Return the comment about names of outputs that the script did not choose in this order."""
+    file_names = observation.file_outputs
+    is_guessed = len(observation.outputs) < len(names)
+    if file_names and [*file_names] != [*names]:
+        text = f"the script's file names its outputs {', '.join(file_names)}"
+        return [f"{text}; programs that use these names must change"]
+    if file_names and is_guessed:
+        labels = ", ".join(each.name or "no name" for each in probe.outputs)
+        return [f"outputs are named as in the script's file; in PyTorch: {labels}"]
+    return ["guessed: names of outputs that no script names"] if is_guessed else []
 
 
 def _list_outputs(

@@ -133,18 +133,18 @@ def _explain(output: Path, code: int, chosen: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class TargetProject:
     """The project that gets the entries."""
 
     root: Path
-    project: Project
+    settings: Project
     environment: Mapping[str, str]
     taken: set[str] = field(default_factory=set)
     """The IDs of entries that exist."""
 
     @property
     def folder(self) -> Path:
-        return self.root / self.project.manifests
+        return self.root / self.settings.manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,146 +161,183 @@ class PreparedEntry:
 
 @contextmanager
 def stage_entry(
-    observation: Observation, context: Context, existing: ModelSpec | None = None
+    observation: Observation, project: TargetProject, existing: ModelSpec | None = None
 ) -> Iterator[tuple[PreparedEntry, tuple[ModelSpec, ...]]]:
     """Yield a probed entry, with its contracts in a temporary folder of the project for a proof.
 
     A model with an encoder has two. There is none if the entry has a problem.
     """
-    build = context.root / context.project.build
+    build = project.root / project.settings.build
     is_new = not build.exists()
     build.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=".record-", dir=build) as folder:
-            yield _prepare(observation, context, Path(folder), existing)
+        with tempfile.TemporaryDirectory(prefix=".record-", dir=build) as stage:
+            yield _Draft.begin(observation, project, Path(stage), existing).prepare(observation)
     finally:
         if is_new:
             with suppress(OSError):  # not empty
                 build.rmdir()
 
 
-def _prepare(
-    observation: Observation, context: Context, stage: Path, existing: ModelSpec | None
-) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
-    """Return the entry of the first source that builds the observed model."""
-    id = existing.id if existing else choose_id(observation, context.taken)
-    target = context.root / existing.manifest if existing else context.folder / f"{id}.toml"
-    reason = observation.problem or observation.construction.reason or "no source was observed"
-    finals = [*list_sources(observation, id, context.root, target.parent)]
-    staged = [*list_sources(observation, id, context.root, stage)]
-    if existing:
-        weights = (str(target.parent / existing.weights),) if existing.weights else ()
-        observation = observation.model_copy(update={"files": (*observation.files, *weights)})
-        finals.insert(0, Source(text=existing.source, init=existing.init))
-        text = existing.source
-        if text.partition(":")[0].endswith(".py"):
-            text = os.path.relpath(target.parent / text, stage)
-        staged.insert(0, Source(text=text, init=existing.init))
-    if observation.generates:
-        measured = _measure(id, staged[0], stage, context)
-        if problem := measured.get("problem"):
-            return PreparedEntry(id=id, problem=problem), ()
-        if "parts" in measured:
-            return _prepare_generator(id, (staged[0], finals[0]), target, measured, context, stage)
-        call = Observation.model_validate(measured["call"])
-        fields = {"tensors": call.tensors, "constants": call.constants, "problem": call.problem}
-        observation = observation.model_copy(update=fields)
-    for source, final in zip(staged, finals, strict=True) if not observation.problem else ():
-        draft = format_entry(id, observation, source, None, str(stage))
-        spec = _load(id, draft, source, stage, context)
-        probe = _probe(spec, observation, context)
-        if probe.problem or probe.difference:
-            reason = probe.problem or f"{source.text} builds a model with {probe.difference}"
-            continue
-        draft = format_entry(id, observation, source, probe, str(stage))
-        spec = _load(id, draft, source, stage, context)
-        if isinstance(spec, str):
-            reason = spec
-            continue
-        text = format_entry(id, observation, final, probe, str(target.parent))
-        before, differences = None, dict[str, str]()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """An entry that is tried in a temporary folder before its manifest is written."""
+
+    id: str
+    project: TargetProject
+    stage: Path
+    """The temporary folder; each trial replaces its manifest."""
+    target: Path
+    """The manifest that the entry is for."""
+    existing: ModelSpec | None
+
+    @classmethod
+    def begin(
+        cls,
+        observation: Observation,
+        project: TargetProject,
+        stage: Path,
+        existing: ModelSpec | None,
+    ) -> _Draft:
         if existing:
-            before = read_text(target) or ""
-            text, differences = update_entry(before, id, text, observation, existing.opsets)
-        changes = [FileChange(path=target, text=text, before=before)]
+            id, target = existing.id, project.root / existing.manifest
+        else:
+            id = choose_id(observation, project.taken)
+            target = project.folder / f"{id}.toml"
+        return cls(id=id, project=project, stage=stage, target=target, existing=existing)
+
+    def prepare(self, observation: Observation) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
+        """Return the entry of the first source that builds the observed model."""
+        finals = self._list_sources(observation, self.target.parent)
+        staged = self._list_sources(observation, self.stage)
+        if self.existing and self.existing.weights:
+            weights = str(self.target.parent / self.existing.weights)
+            observation = observation.model_copy(update={"files": (*observation.files, weights)})
+        if observation.generates:
+            measured = self._measure(staged[0])
+            if problem := measured.get("problem"):
+                return PreparedEntry(id=self.id, problem=problem), ()
+            if "parts" in measured:
+                return self._prepare_generator(staged[0], finals[0], measured)
+            call = Observation.model_validate(measured["call"])
+            fields = {"tensors": call.tensors, "constants": call.constants, "problem": call.problem}
+            observation = observation.model_copy(update=fields)
+        if observation.problem:
+            return PreparedEntry(id=self.id, problem=observation.problem), ()
+        problem = observation.construction.reason or "no source was observed"
+        for source, final in zip(staged, finals, strict=True):
+            spec, probe = self._try_source(source, observation)
+            if not isinstance(spec, str):
+                return self._write_changes(final, observation, probe), (spec,)
+            problem = spec
+        if not finals:
+            problem += "; move it to its module, or export in a script of the project"
+        return PreparedEntry(id=self.id, problem=problem), ()
+
+    def _list_sources(self, observation: Observation, folder: Path) -> list[Source]:
+        """Return the sources for a manifest in a folder, that of the existing entry first."""
+        sources = [*list_sources(observation, self.id, self.project.root, folder)]
+        if self.existing:
+            text = self.existing.source
+            if folder != self.target.parent and text.partition(":")[0].endswith(".py"):
+                text = os.path.relpath(self.target.parent / text, folder)
+            sources.insert(0, Source(text=text, init=self.existing.init))
+        return sources
+
+    def _try_source(
+        self, source: Source, observation: Observation
+    ) -> tuple[ModelSpec | str, ProbeResult]:
+        """Return the contract with the measured facts, or why the source is not the model's."""
+        draft = format_entry(self.id, observation, source, None, str(self.stage))
+        probe = self._probe(self._load(self.id, draft, source), observation)
+        if probe.problem:
+            return probe.problem, probe
+        if probe.difference:
+            return f"{source.text} builds a model with {probe.difference}", probe
+        draft = format_entry(self.id, observation, source, probe, str(self.stage))
+        return self._load(self.id, draft, source), probe
+
+    def _write_changes(
+        self, source: Source, observation: Observation, probe: ProbeResult
+    ) -> PreparedEntry:
+        """Return the entry as the changes of the project's files."""
+        text = format_entry(self.id, observation, source, probe, str(self.target.parent))
+        before = None
+        differences: dict[str, str] = {}
+        if self.existing:
+            before = read_text(self.target) or ""
+            opsets = self.existing.opsets
+            text, differences = update_entry(before, self.id, text, observation, opsets)
+        changes = [FileChange(path=self.target, text=text, before=before)]
+        if source.builder:
+            path = self.target.parent / "models" / f"{self.id}.py"
+            changes.append(FileChange(path=path, text=source.builder, before=read_text(path)))
+        return PreparedEntry(id=self.id, changes=tuple(changes), differences=differences)
+
+    def _measure(self, source: Source) -> dict[str, Any]:
+        """Return the facts of `measure_source`."""
+        self._load(self.id, "format = 1\n", source)  # writes the function of the source
+        manifest = (self.stage / "entry.toml").relative_to(self.project.root).as_posix()
+        spec = make_empty_spec(self.id, Location(file=manifest), ())
+        spec = spec.model_copy(update={"source": source.text, "init": dict(source.init)})
+        try:
+            return _call("measure_source", {"spec": spec}, dict[str, Any], self.project)
+        except ChildFailure as failure:
+            return {"problem": f"the process of the model {failure}"}
+
+    def _prepare_generator(
+        self, staged: Source, final: Source, measured: Mapping[str, Any]
+    ) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
+        """Return the entry of each part of a model that generates, and their interfaces.
+
+        `staged` and `final` are the source in the temporary folder and in that of the manifest.
+        """
+        texts = {self.target: format_generator(self.id, final, measured)}
+        for part in measured["parts"]:
+            path = self.target.with_name(f"{name_part(self.id, part)}.interface.toml")
+            texts[path] = format_interface(self.id, measured, part)
+            (self.stage / path.name).write_text(texts[path], encoding="utf-8")
+        text = format_generator(self.id, staged, measured)
+        names = [name_part(self.id, part) for part in measured["parts"]]
+        loaded = [self._load(name, text, staged) for name in names]
+        if problem := next((each for each in loaded if isinstance(each, str)), ""):
+            return PreparedEntry(id=self.id, problem=problem), ()
+        contracts = [each for each in loaded if isinstance(each, ModelSpec)]
         if final.builder:
-            path = target.parent / "models" / f"{id}.py"
-            changes.append(FileChange(path=path, text=final.builder, before=read_text(path)))
-        return PreparedEntry(id=id, changes=tuple(changes), differences=differences), (spec,)
-    if not (finals or observation.problem):
-        reason += "; move it to its module, or export in a script of the project"
-    return PreparedEntry(id=id, problem=observation.problem or reason), ()
+            texts[self.target.parent / "models" / f"{self.id}.py"] = final.builder
+        changes = [FileChange(path=p, text=text, before=read_text(p)) for p, text in texts.items()]
+        return PreparedEntry(id=self.id, changes=tuple(changes)), tuple(contracts)
+
+    def _load(self, id: str, text: str, source: Source) -> ModelSpec | str:
+        """Return the contract of an entry in the temporary folder, or its problems."""
+        (self.stage / "entry.toml").write_text(text, encoding="utf-8")
+        (self.stage / "models").mkdir(exist_ok=True)
+        if source.builder:
+            (self.stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
+        root = self.project.root
+        try:
+            manifests = self.stage.relative_to(root).as_posix()
+            return load_layers(root, manifests=manifests).manifest.find_model(id)
+        except ExporterError as error:
+            return "; ".join(problem.message for problem in error.problems)
+
+    def _probe(self, spec: ModelSpec | str, observation: Observation) -> ProbeResult:
+        """Return the facts about a model, or the problem of its entry."""
+        if isinstance(spec, str):
+            return ProbeResult(problem=spec)
+        arguments = {"spec": spec, "observation": observation}
+        try:
+            return _call("probe", arguments, ProbeResult, self.project)
+        except ChildFailure as failure:
+            return ProbeResult(problem=f"the process of the model {failure}")
 
 
-def _measure(id: str, staged: Source, stage: Path, context: Context) -> dict[str, Any]:
-    """Return the facts of `measure_source`."""
-    _load(id, "format = 1\n", staged, stage, context)  # writes the function of the source
-    manifest = (stage / "entry.toml").relative_to(context.root).as_posix()
-    spec = make_empty_spec(id, Location(file=manifest), ())
-    spec = spec.model_copy(update={"source": staged.text, "init": dict(staged.init)})
-    try:
-        return _call("measure_source", {"spec": spec}, dict[str, Any], context)
-    except ChildFailure as failure:
-        return {"problem": f"the process of the model {failure}"}
-
-
-def _prepare_generator(
-    id: str,
-    sources: tuple[Source, Source],
-    target: Path,
-    measured: Mapping[str, Any],
-    context: Context,
-    stage: Path,
-) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
-    """Return the entry of each part of a model that generates, and their interfaces.
-
-    `sources`: Those in the temporary folder `stage` and in the folder of `target`.
-    """
-    staged, final = sources
-    texts = {target: format_generator(id, final, measured)}
-    for part in measured["parts"]:
-        name = f"{name_part(id, part)}.interface.toml"
-        texts[target.with_name(name)] = format_interface(id, measured, part)
-        (stage / name).write_text(texts[target.with_name(name)], encoding="utf-8")
-    text = format_generator(id, staged, measured)
-    names = [name_part(id, part) for part in measured["parts"]]
-    loaded = [_load(name, text, staged, stage, context) for name in names]
-    if problem := next((each for each in loaded if isinstance(each, str)), ""):
-        return PreparedEntry(id=id, problem=problem), ()
-    contracts = [each for each in loaded if isinstance(each, ModelSpec)]
-    if final.builder:
-        texts[target.parent / "models" / f"{id}.py"] = final.builder
-    changes = [FileChange(path=p, text=text, before=read_text(p)) for p, text in texts.items()]
-    return PreparedEntry(id=id, changes=tuple(changes)), tuple(contracts)
-
-
-def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> ModelSpec | str:
-    """Return the contract of an entry in the temporary folder, or its problems."""
-    (stage / "entry.toml").write_text(text, encoding="utf-8")
-    (stage / "models").mkdir(exist_ok=True)
-    if source.builder:
-        (stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
-    try:
-        folder = stage.relative_to(context.root).as_posix()
-        return load_layers(context.root, manifests=folder).manifest.find_model(id)
-    except ExporterError as error:
-        return "; ".join(problem.message for problem in error.problems)
-
-
-def _probe(spec: ModelSpec | str, observation: Observation, context: Context) -> ProbeResult:
-    """Return the facts about a model, or the problem of its entry."""
-    if isinstance(spec, str):
-        return ProbeResult(problem=spec)
-    try:
-        return _call("probe", {"spec": spec, "observation": observation}, ProbeResult, context)
-    except ChildFailure as failure:
-        return ProbeResult(problem=f"the process of the model {failure}")
-
-
-def _call(function: str, arguments: Mapping[str, object], type: type[T], context: Context) -> T:
+def _call(
+    function: str, arguments: Mapping[str, object], type: type[T], project: TargetProject
+) -> T:
     """Return the result of a function of the module `probe` in a process of its own."""
-    environment = make_worker_environment(context.environment, context.project.environment)
-    arguments = {**arguments, "root": str(context.root)}
+    environment = make_worker_environment(project.environment, project.settings.environment)
+    arguments = {**arguments, "root": str(project.root)}
     name = f"{_CHILD}.probe:{function}"
     return call_in_child(name, arguments, type, environment, seconds=_PROBE_SECONDS)
 
