@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
@@ -14,60 +14,37 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.model import has_steps
 from exporter.manifest.syntax.table import list_functions, select_keys
-from exporter.records.record import CellId, Record, Status
+from exporter.records.record import CellId, Record, Route, Status
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.verify.run_checks import FileProof
 
 
-# No code of the model is loaded, so a changed tolerance costs seconds only.
 def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | None:
-    """Copy the files into the job's folder and run the current checks on them."""
-    target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / opset.reuse_from)
+    """Copy the files into the job's folder and run the current checks on them.
+
+    No code of the model is loaded, so a changed tolerance costs seconds only. The result is None if
+    the file has to be exported again.
+    """
+    target = JobFolder(Path(job.folder))
+    source = JobFolder(Path(job.build) / opset.reuse_from)
     stored = source.read_records()
     cells = job.list_opset_cells(opset)
     adapted = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
     records = [record for record in adapted if record]
     reference = Reference.find(source.reference, PROJECT_LIMIT)
-    if reference is None:
+    if reference is None or len(records) < len(cells):
         return None
-    spec = job.spec
-    # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
-    # Only an export records the files that a comparator of the project reads.
-    keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
-    needs_model = any((*keys, reference.weight_inputs, *list_functions(spec.outputs)))
-    # PyTorch's steps are stored only if a tolerance needs them.
-    needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
-    if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):
-        return None
-    # Another file may depend on the name, and `contract.json` contains it.
-    is_renamed = spec.id != opset.reuse_from
-    if is_renamed and (spec.passes or source.contract.exists()):
-        return None
-    # After a thorough run, the usual samples may have replaced the thorough ones.
-    is_thorough = spec.thorough or any(record.thorough for record in records)
-    if is_thorough and not reference.thorough:
-        return None
-    # Only an export adds the samples of a group of files.
-    route = records[0].route or opset.route
-    operators = records[0].artifact.operators if records[0].artifact else {}
-    if not set(reference.captures).issuperset(list_groups(route, operators)):
+    if _needs_export(job.spec, opset, source, reference, records):
         return None
     try:
         _copy_artifact(opset, records[0], source, target)
-        for sample in reference.samples:
-            original, copy = source.sample(sample.index), target.sample(sample.index)
-            if copy.exists():
-                continue
-            # Before the copy: an export would write into a damaged one.
-            if hash_sample(original) != sample.sha256:
-                raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
-            shutil.copytree(original, copy)
+        _copy_samples(reference, source, target)
         facts = measure_artifact(target.model(opset.opset), opset.reuse_from)
         if any(record.artifact != facts for record in records):
             return None
-        if is_renamed and not spec.artifact:
-            _write_name(target.model(opset.opset), spec.id)
-        facts = measure_artifact(target.model(opset.opset), spec.id)
+        if job.spec.id != opset.reuse_from and not job.spec.artifact:
+            _write_name(target.model(opset.opset), job.spec.id)
+        facts = measure_artifact(target.model(opset.opset), job.spec.id)
     except (OSError, UnreadableModel, ValueError):
         return None
     records = [record.model_copy(update={"artifact": facts}) for record in records]
@@ -75,12 +52,64 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     context = CheckContext(
         folder=target,
         opset=opset.opset,
-        spec=spec.resolve_cell(opset.opset),
-        reference=reference.select(route, operators),
+        spec=job.spec.resolve_cell(opset.opset),
+        reference=reference.select(_find_route(opset, records), _list_operators(records)),
         notes=records[0].notes,
         samples=cache,
     )
     return _update_records(job, opset, context, records)
+
+
+def _needs_export(
+    spec: ModelSpec,
+    opset: OpsetJob,
+    source: JobFolder,
+    reference: Reference,
+    records: Sequence[Record],
+) -> bool:
+    """Return whether a check needs a thing that only an export of the model makes."""
+    # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
+    # Only an export records the files that a comparator of the project reads.
+    keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
+    if any((*keys, reference.weight_inputs, *list_functions(spec.outputs))):
+        return True
+    # PyTorch's steps are stored only if a tolerance needs them.
+    needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
+    if needs_steps and not reference.steps:
+        return True
+    # Another file may depend on the name, and `contract.json` contains it.
+    is_renamed = spec.id != opset.reuse_from
+    if is_renamed and (spec.passes or source.contract.exists()):
+        return True
+    # After a thorough run, the usual samples may have replaced the thorough ones.
+    is_thorough = spec.thorough or any(record.thorough for record in records)
+    if is_thorough and not reference.thorough:
+        return True
+    # Only an export adds the samples of a group of files.
+    groups = list_groups(_find_route(opset, records), _list_operators(records))
+    return not set(reference.captures).issuperset(groups)
+
+
+def _find_route(opset: OpsetJob, records: Sequence[Record]) -> Route:
+    """Return the route that wrote the file of these records."""
+    return records[0].route or opset.route
+
+
+def _list_operators(records: Sequence[Record]) -> Mapping[str, int]:
+    """Return the operators of the file of these records, with their counts."""
+    return records[0].artifact.operators if records[0].artifact else {}
+
+
+def _copy_samples(reference: Reference, source: JobFolder, target: JobFolder) -> None:
+    """Copy the samples that the job's folder lacks; a ValueError means that one is damaged."""
+    for sample in reference.samples:
+        original, copy = source.sample(sample.index), target.sample(sample.index)
+        if copy.exists():
+            continue
+        # Before the copy: an export would write into a damaged one.
+        if hash_sample(original) != sample.sha256:
+            raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
+        shutil.copytree(original, copy)
 
 
 def _adapt_record(job: Job, cell: CellId, records: Iterable[Record]) -> Record | None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from multiprocessing import util as process_util
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -329,32 +330,46 @@ class _AuditHook:
         elif event == "open":
             name, mode, flags = arguments
             if isinstance(mode, str):  # the flags of `io.open` do not contain the mode
-                access = os.O_RDWR if "+" in mode else os.O_RDONLY if "r" in mode else os.O_WRONLY
-                flags = access | (os.O_TRUNC if set(mode) & set("wx") else 0)
+                flags = _read_mode(mode)
             self._add(OpenedFiles.add_open, name, int(flags or 0))
         elif event in ("ctypes.dlopen", "sqlite3.connect"):
             self._add_native(event, arguments[0])
         elif event in ("os.listdir", "os.scandir"):
             frame = inspect.currentframe()
-            lister = frame.f_back.f_locals.get("self") if frame and frame.f_back else None
-            # This tool's finder records the names for which it searches.
-            caller = Caller.TOOL if isinstance(lister, RecordingFinder) else find_caller()
-            add = functools.partial(OpenedFiles.add_listing, caller=caller)
-            self._add(add, _find_folder(arguments[0]))
+            self._add_listing(arguments[0], frame.f_back if frame else None)
         elif event == "os.link" and find_caller() in (Caller.PROJECT, Caller.PACKAGE):
             self._add(OpenedFiles.add_test, arguments[0])  # the other name may be removed later
         elif event in _PROCESS_EVENTS:
-            # A runtime process reads the exported file and its own environment. A child of this
-            # tool reports its files.
-            programs = (str(DRIVER_FOLDER), CALL_MODULE)
-            is_known = event == "subprocess.Popen" and any(
-                str(each).startswith(programs) for each in arguments[1]
-            )
-            for files in self.watchers if not is_known else ():
-                files.add_process(os.fsdecode(arguments[0]))
+            self._add_process(event, arguments)
         elif event == _NETWORK_EVENT and isinstance(arguments[1], tuple):
-            host = str(arguments[1][0])
-            for files in self.watchers if host not in _LOCAL_HOSTS else ():
+            self._add_connection(str(arguments[1][0]))
+
+    def _add_listing(self, folder: object, lister: FrameType | None) -> None:
+        """Record a folder that a function lists; `lister` is its frame."""
+        # This tool's finder records the names for which it searches.
+        is_finder = lister and isinstance(lister.f_locals.get("self"), RecordingFinder)
+        caller = Caller.TOOL if is_finder else find_caller()
+        add = functools.partial(OpenedFiles.add_listing, caller=caller)
+        self._add(add, _find_folder(folder))
+
+    def _add_process(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Record a program that starts, unless its files are known.
+
+        A runtime process reads the exported file and its own environment. A child of this tool
+        reports its files.
+        """
+        programs = (str(DRIVER_FOLDER), CALL_MODULE)
+        if event == "subprocess.Popen" and any(
+            str(each).startswith(programs) for each in arguments[1]
+        ):
+            return
+        for files in self.watchers:
+            files.add_process(os.fsdecode(arguments[0]))
+
+    def _add_connection(self, host: str) -> None:
+        """Record a connection to another machine."""
+        if host not in _LOCAL_HOSTS:
+            for files in self.watchers:
                 files.add_connection(host)
 
     def _add_native(self, event: str, name: object) -> None:
@@ -369,8 +384,9 @@ class _AuditHook:
     def _mark_unobserved(self, event: str) -> None:
         """Record that code runs whose blocks, and perhaps whose files, are unknown."""
         EXECUTED.add_all()
-        for files in self.watchers if event in _FORK_EVENTS else ():
-            files.add_process("a fork")
+        if event in _FORK_EVENTS:
+            for files in self.watchers:
+                files.add_process("a fork")
 
     def _add(self, add: Callable[..., None], name: object, *arguments: int) -> None:
         if isinstance(name, bytes | os.PathLike):
@@ -422,6 +438,17 @@ def watch_alone() -> Iterator[OpenedFiles]:
         yield alone
     finally:
         _HOOK.watchers = watchers
+
+
+def _read_mode(mode: str) -> int:
+    """Return the flags of the system for a mode of Python's `open`."""
+    if "+" in mode:
+        access = os.O_RDWR
+    elif "r" in mode:
+        access = os.O_RDONLY
+    else:
+        access = os.O_WRONLY
+    return access | os.O_TRUNC if set(mode) & set("wx") else access
 
 
 def _find_folder(argument: object) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -29,13 +28,14 @@ _SHARE = 0.5
 _MULTIPLES = tuple(sign * n for first in (1, 2) for n in range(first, 17, 2) for sign in (1, -1))
 
 
-# A model may treat the lowest token, the exact value 0.0, an input without negative numbers or a
-# mask without any True in a special way. A trace keeps the branch of its example, and draws
-# within the range do not reveal it.
 def set_special_values(
     item: Input, fill: Fill, declared: torch.Tensor, chosen: InputSet, generator: torch.Generator
 ) -> torch.Tensor:
     """Return the declared values with special ones among them, or special values only.
+
+    A model may treat the lowest token, the exact value 0.0, an input without negative numbers or a
+    mask without any True in a special way. A trace keeps the branch of its example, and draws
+    within the range do not reveal it.
 
     All elements of a boolean become equal, if the fill can draw them. Integers of 0 and 1 become
     all 1 only, because a mask that allows no element has no defined result.
@@ -59,40 +59,71 @@ def set_special_values(
 def _set_numbers(
     fill: Fill, declared: torch.Tensor, chosen: InputSet, generator: torch.Generator
 ) -> torch.Tensor:
-    low, high, special = fill.low, fill.high, chosen.special
-    if fill.kind == "normal":
-        low, high = -_NORMAL_END, _NORMAL_END
-    elif fill.kind == "randint":
-        low, high = int(low), int(high) - 1
-    numbers = [low, high] if special == "ends" else [low if special == "lowest" else high]
+    """Return the declared numbers with special ones among them, as `chosen.special` says."""
+    low, high = _find_range(fill)
+    special = chosen.special
     candidates: Iterable[float] = _INTEGERS if fill.kind == "randint" else _FLOATS
+    if special == "constant":
+        inside = [each for each in candidates if low <= each <= high and each != high]
+        if low < 0 and inside:
+            return torch.full_like(declared, inside[0])
+        return torch.full_like(declared, low)
+    if special == "rising":
+        return _draw_rising(fill, declared)
     if special == "multiples":
         is_float = fill.kind != "randint"
         usable = [each for each in chosen.numbers if is_float or each == int(each)]
-        numbers, candidates = [], (n * each for n in _MULTIPLES for each in usable)
-    inside = [number for number in candidates if low <= number <= high and number not in numbers]
-    if special == "constant":
-        return torch.full_like(declared, next(iter(inside), low) if low < 0 else low)
-    if special == "rising":
-        if declared.is_complex() or not declared.ndim:
-            return declared
-        # All rows are equal, also those of two inputs: their distance is 0.
-        steps = (torch.arange(declared.shape[-1]) + 0.7) / (declared.shape[-1] + 0.4)
-        first, last = (0.0, high / 2) if fill.kind == "normal" else (low, high)
-        values = first + (last - first) * steps
-        return values.to(declared.dtype).expand(declared.shape).clone()
-    values = declared.flatten().clone()
-    order = torch.randperm(values.numel(), generator=generator)
-    count = max(len(numbers), int(values.numel() * _SHARE))
-    pairs = zip(order.tolist(), (*numbers, *inside), strict=False)
-    for index, number in islice(pairs, None if special == "multiples" else count):
-        values[index] = number
-    values = values.reshape(declared.shape)
+        multiples = [n * each for n in _MULTIPLES for each in usable]
+        values = _spread([each for each in multiples if low <= each <= high], declared, generator)
+    else:
+        ends = [high]
+        if special == "ends":
+            ends = [low, high]
+        elif special == "lowest":
+            ends = [low]
+        inside = [each for each in candidates if low <= each <= high and each not in ends]
+        count = max(len(ends), int(declared.numel() * _SHARE))
+        values = _spread([*ends, *inside][:count], declared, generator)
     # The last of several rows is negative, if the fill can draw that.
     rows = values.shape[0] if values.ndim > 1 else 0
     if fill.kind == "normal" and rows > 1 and not values.is_complex() and not chosen.numbers:
         values[-1] = -values[-1].abs()
     return values
+
+
+def _find_range(fill: Fill) -> tuple[float, float]:
+    """Return the smallest and the largest number that the fill can draw."""
+    if fill.kind == "normal":
+        return -_NORMAL_END, _NORMAL_END
+    if fill.kind == "randint":
+        return int(fill.low), int(fill.high) - 1
+    return fill.low, fill.high
+
+
+def _draw_rising(fill: Fill, declared: torch.Tensor) -> torch.Tensor:
+    """Return rows that rise over the range of the fill.
+
+    All rows are equal, also those of two inputs: their distance is 0.
+    """
+    if declared.is_complex() or not declared.ndim:
+        return declared
+    first, last = _find_range(fill)
+    if fill.kind == "normal":
+        first, last = 0.0, last / 2
+    steps = (torch.arange(declared.shape[-1]) + 0.7) / (declared.shape[-1] + 0.4)
+    values = first + (last - first) * steps
+    return values.to(declared.dtype).expand(declared.shape).clone()
+
+
+def _spread(
+    numbers: Sequence[float], declared: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """Return the declared values with each number at a place that the generator draws."""
+    values = declared.flatten().clone()
+    order = torch.randperm(values.numel(), generator=generator).tolist()
+    for index, number in zip(order, numbers, strict=False):
+        values[index] = number
+    return values.reshape(declared.shape)
 
 
 def _allow_all(fill: Fill, declared: torch.Tensor) -> torch.Tensor:

@@ -108,51 +108,24 @@ class FileProof:
         only has to compute the same numbers. If it does not, all checks run here too. A tighter
         tolerance needs all samples, and a looser one another check of its power.
         """
-        context, times = self.view(device), StageTimes(times or {})
+        context = self.view(device)
         bounds = tuple(
             getattr(select_bound(context.spec, output, device.name), key)
             for output in context.spec.outputs
             for key in Bound.model_fields
         )
         is_full = is_full or device.proof == "full" or context.spec.thorough
-        proved_on = "" if is_full else self.proved.get(bounds, "")
-        verdict = _find_verdict(self.structure, Stage.STRUCTURE)
-        is_final = False
-        results: tuple[CheckResult, ...] = ()
-        notes = [note for note in self.notes if not note.startswith(NOTE_PREFIX)]
-        try:
-            with times.measure(Stage.LOAD):
-                session = open_session(context.path, device, context.kernels)
-        except RuntimeUnavailable as error:
-            is_final = verdict is None and isinstance(error, ProviderMissing)
-            verdict = verdict or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
-        except LoadFailure as error:
-            # If no kernel for an operator is installed, the file is neither right nor wrong.
-            reason = explain_missing_kernel(context, device)
-            status = Status.UNAVAILABLE if reason else Status.ERROR
-            load = CheckVerdict(status, Stage.LOAD, None, reason or str(error))
-            if verdict is not None and status is Status.ERROR:
-                # The record has one stage, so this failure needs a name of its own.
-                results = (CheckResult(check=LOAD_CHECK, status=status, message=load.message),)
-            verdict = verdict or load
-        except RuntimeProcessEnd as error:
-            verdict = _describe_end(error, Stage.LOAD)
-        else:
-            try:
-                with times.measure(Stage.PARITY):
-                    if proved_on:
-                        short = replace(context, is_short=True)
-                        results = _run_checks(SHORT_CHECKS, short, session, device)
-                        if any(result.status is not Status.PASS for result in results):
-                            proved_on = ""
-                    if not proved_on:
-                        results = _run_checks(RUNTIME_CHECKS, context, session, device)
-                        notes += describe_masked_samples(context, session, device.name)
-                verdict = verdict or _find_verdict(results, Stage.PARITY)
-            except RuntimeProcessEnd as error:
-                verdict = _describe_end(error, Stage.PARITY)
-        verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
-        if verdict.status is Status.PASS and not proved_on:
+        run = _DeviceRun(
+            context=context,
+            device=device,
+            times=StageTimes(times or {}),
+            verdict=_find_verdict(self.structure, Stage.STRUCTURE),
+            proved_on="" if is_full else self.proved.get(bounds, ""),
+            notes=[note for note in self.notes if not note.startswith(NOTE_PREFIX)],
+        )
+        run.prove()
+        verdict = run.verdict or CheckVerdict(Status.PASS, None, None, "")
+        if verdict.status is Status.PASS and not run.proved_on:
             self.proved.setdefault(bounds, device.name)
         return Record.from_fields(
             self,
@@ -162,13 +135,73 @@ class FileProof:
             check=verdict.check,
             message=verdict.message,
             thorough=context.spec.thorough,
-            proved_on=proved_on,
-            is_final=is_final,
-            checks=(*self.structure, *results),
-            notes=tuple(notes),
+            proved_on=run.proved_on,
+            is_final=run.is_final,
+            checks=(*self.structure, *run.results),
+            notes=tuple(run.notes),
             runtime=device.environment.runtime_versions if device.environment else "",
-            seconds=dict(times),
+            seconds=dict(run.times),
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class _DeviceRun:
+    """The load of one file on one device and its checks there, as far as they got."""
+
+    context: CheckContext
+    device: Device
+    times: StageTimes
+    verdict: CheckVerdict | None
+    """That of the structure checks first; only the end of the runtime's process replaces it."""
+    proved_on: str
+    """The earlier device that this one only has to agree with; "" if all checks have to run."""
+    notes: list[str]
+    results: tuple[CheckResult, ...] = ()
+    is_final: bool = False
+
+    def prove(self) -> None:
+        """Load the file, and run the checks if that succeeds."""
+        stage = Stage.LOAD
+        try:
+            if (session := self._load()) is not None:
+                stage = Stage.PARITY
+                with self.times.measure(stage):
+                    self._check(session)
+                self.verdict = self.verdict or _find_verdict(self.results, stage)
+        except RuntimeProcessEnd as error:
+            status = Status.KILLED if error.is_killed else Status.CRASH
+            self.verdict = CheckVerdict(status, stage, None, str(error))
+
+    def _load(self) -> Session | None:
+        """Return the session of the file; without one, there is a verdict."""
+        try:
+            with self.times.measure(Stage.LOAD):
+                return open_session(self.context.path, self.device, self.context.kernels)
+        except RuntimeUnavailable as error:
+            self.is_final = self.verdict is None and isinstance(error, ProviderMissing)
+            unavailable = CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
+            self.verdict = self.verdict or unavailable
+        except LoadFailure as error:
+            # If no kernel for an operator is installed, the file is neither right nor wrong.
+            reason = explain_missing_kernel(self.context, self.device)
+            status = Status.UNAVAILABLE if reason else Status.ERROR
+            message = reason or str(error)
+            if self.verdict is not None and status is Status.ERROR:
+                # The record has one stage, so this failure needs a name of its own.
+                self.results = (CheckResult(check=LOAD_CHECK, status=status, message=message),)
+            self.verdict = self.verdict or CheckVerdict(status, Stage.LOAD, None, message)
+        return None
+
+    def _check(self, session: Session) -> None:
+        """Compare few samples if an earlier device proved the file; else run all checks."""
+        if self.proved_on:
+            short = replace(self.context, is_short=True)
+            self.results = _run_checks(SHORT_CHECKS, short, session, self.device)
+            if all(result.status is Status.PASS for result in self.results):
+                return
+            self.proved_on = ""
+        self.results = _run_checks(RUNTIME_CHECKS, self.context, session, self.device)
+        self.notes += describe_masked_samples(self.context, session, self.device.name)
 
 
 def _run_checks(
@@ -179,12 +212,6 @@ def _run_checks(
         for check in checks
         if check.applies(context)
     )
-
-
-def _describe_end(error: RuntimeProcessEnd, stage: Stage) -> CheckVerdict:
-    """Return the verdict if the process of the device's environment ended."""
-    status = Status.KILLED if error.is_killed else Status.CRASH
-    return CheckVerdict(status, stage, None, str(error))
 
 
 def _run_timed(check: Callable[..., CheckResult], *arguments: object) -> CheckResult:
