@@ -96,7 +96,9 @@ def accept(
         ExporterError: ENVIRONMENT if a file cannot be written.
         KeyError: A cell is in neither the manifests, the results nor the baseline.
     """
-    manifest, before, states = acceptance.manifest, acceptance.before, acceptance.states
+    manifest = acceptance.manifest
+    before = acceptance.before
+    states = acceptance.states
     outcomes = extract_outcomes(acceptance.run)
     if cells is None:
         accepted = baseline_comparison.accept_all(before, outcomes, states, manifest.project.gate)
@@ -179,7 +181,10 @@ def gate(
     findings: Iterable[GateFinding]
     accepted: tuple[GateFinding, ...] = ()
     if against is None:
-        policy, baseline, revision, stale = manifest, read_baseline(path), "", ""
+        policy = manifest
+        baseline = read_baseline(path)
+        revision = ""
+        stale = ""
         states = describe_states(manifest, run, baseline)
         findings = baseline_comparison.compare_results(
             baseline, run, planned, manifest.project.gate, states

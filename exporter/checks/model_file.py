@@ -95,9 +95,10 @@ def list_external_files(model: ModelProto) -> tuple[str, ...]:
 def rename_external_files(model: ModelProto, names: Mapping[str, str]) -> None:
     """Replace each location of external data by its new name."""
     for tensor in iter_tensors(model):
-        for entry in tensor.external_data if _is_external(tensor) else ():
-            if entry.key == "location":
-                entry.value = names[entry.value]
+        if _is_external(tensor):
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = names[entry.value]
 
 
 def find_external_data_problems(model: ModelProto, folder: Path) -> Iterator[str]:

@@ -94,11 +94,13 @@ def check_cases(context: CheckContext, session: Session, device: str) -> CheckRe
     return compare_samples("cases", samples, context, session, device)
 
 
-# A trace stores the number of turns of a loop, the chosen branch and every number that was read
-# from a tensor. Such a file passes with the declared values.
 @partial(RuntimeCheck, "values", applies=lambda context: bool(select_samples("values", context)))
 def check_values(context: CheckContext, session: Session, device: str) -> CheckResult:
-    """Compare the outputs for other values of one input with PyTorch's."""
+    """Compare the outputs for other values of one input with PyTorch's.
+
+    A trace stores the number of turns of a loop, the chosen branch and every number that was read
+    from a tensor. Such a file passes with the declared values.
+    """
     samples = select_samples("values", context)
     return compare_samples("values", samples, context, session, device)
 

@@ -36,12 +36,14 @@ from exporter.runtimes.graph_walk import (
 _MAX_LENGTH = 300
 
 
-# The files still load after they were copied to another folder: every location is the name of a
-# complete file inside the folder, and not a link. Every file is in fact loaded from another
-# folder. The checks run in the private folder of the job, which is renamed when they are done.
 @partial(StructureCheck, "wellformed")
 def check_wellformed(context: CheckContext, model: ModelProto) -> Iterator[str]:
-    """Run the full checker on the path, strict shape inference and the data checks."""
+    """Run the full checker on the path, strict shape inference and the data checks.
+
+    The files still load after they were copied to another folder: every location is the name of a
+    complete file inside the folder, and not a link. Every file is in fact loaded from another
+    folder. The checks run in the private folder of the job, which is renamed when they are done.
+    """
     data_problems = tuple(find_external_data_problems(model, context.path.parent))
     if data_problems:
         yield from data_problems  # the checker would report the same again
@@ -109,13 +111,15 @@ _TYPE_NUMBER_VERSIONS = {
 }
 
 
-# PyTorch's dynamo exporter may write opset 18 if opset 13 is requested, and only log it. So the
-# versions are read from the file. A domain other than ONNX's is allowed only if the manifest
-# names it. The lowest IR version that a file needs follows the list of changes in `enum Version`
-# of onnx.proto.
 @partial(StructureCheck, "opset")
 def check_opset(context: CheckContext, model: ModelProto) -> Iterator[str]:
-    """Compare `opset_import` and `ir_version` of the file with the contract."""
+    """Compare `opset_import` and `ir_version` of the file with the contract.
+
+    PyTorch's dynamo exporter may write opset 18 if opset 13 is requested, and only log it. So the
+    versions are read from the file. A domain other than ONNX's is allowed only if the manifest
+    names it. The lowest IR version that a file needs follows the list of changes in `enum Version`
+    of onnx.proto.
+    """
     expected = context.opset
     versions = {item.version for item in model.opset_import if not normalize_domain(item.domain)}
     if not versions:
@@ -242,11 +246,13 @@ def _iter_types(kind: TypeProto) -> Iterator[TypeProto]:
 _IR_WITHOUT_LISTED_INITIALIZERS = 4
 
 
-# Names, order, dtypes, sizes and axis names of inputs and outputs are compared. The message names
-# all differences. An input without effect on any output is a difference too.
 @partial(StructureCheck, "signature")
 def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
-    """Compare every input and output of the graph with the contract."""
+    """Compare every input and output of the graph with the contract.
+
+    Names, order, dtypes, sizes and axis names of inputs and outputs are compared. The message names
+    all differences. An input without effect on any output is a difference too.
+    """
     spec, graph = context.spec, model.graph
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}

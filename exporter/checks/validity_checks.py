@@ -20,14 +20,15 @@ from exporter.runtimes.session import list_items
 _MAX_OPERATORS = 5
 
 
-# ONNX Runtime runs a node on the CPU if another provider has no kernel for it. If no node runs on
-# the requested provider, the result proves nothing about the device. If only some nodes do, the
-# others are counted and named, because shapes are computed on the CPU by design. A device with
-# `strict` allows no other provider. An ONNX backend cannot report single nodes; its own statement
-# is accepted and quoted.
 @partial(RuntimeCheck, "placement")
 def check_placement(_: CheckContext, session: Session, *__: object) -> CheckResult:
     """Compare the placement of the nodes with the requested provider.
+
+    ONNX Runtime runs a node on the CPU if another provider has no kernel for it. If no node runs on
+    the requested provider, the result proves nothing about the device. If only some nodes do, the
+    others are counted and named, because shapes are computed on the CPU by design. A device with
+    `strict` allows no other provider. An ONNX backend cannot report single nodes; its own statement
+    is accepted and quoted.
 
     Returns:
         A failure if no node runs there, or if not all nodes do and the device is strict.
@@ -78,10 +79,12 @@ def _format_other_providers(placement: Placement) -> str:
 BUILD_PREFIX = "two builds of the model differ in"
 
 
-# Without this, no comparison with PyTorch means anything.
 @partial(RuntimeCheck, DETERMINISM_CHECK)
 def check_determinism(context: CheckContext, *_: object) -> CheckResult:
-    """Return an inconclusive result if equal inputs gave different outputs."""
+    """Return an inconclusive result if equal inputs gave different outputs.
+
+    Without this check, no comparison with PyTorch means anything.
+    """
     unstable = context.reference.unstable
     if not unstable:
         return CheckResult(check=DETERMINISM_CHECK, status=Status.PASS)
@@ -120,20 +123,21 @@ class _OutputPower:
     """Whether it has no number but 0, without an overflow."""
 
 
-# A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of
-# 1e-5. So the allowed error must be small relative to the output. Outputs for inputs of another
-# seed must also differ by more than the allowed error.
-#
-# An output that never changes is a constant, such as a mask or positions. Its size distinguishes
-# it from a wrong one. But if no output changes, no input is known to have an effect: a file that
-# always gives 7 passes if PyTorch gives 7. Positions and masks change with the size of an input,
-# which the samples of other sizes prove. If no input is random, there is no other seed, and only
-# the size is checked.
-# A comparator of the manifest is called with wrong outputs: zeros, and PyTorch's outputs for other
-# inputs. If it accepts them, it proves nothing.
 @partial(RuntimeCheck, "power")
 def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
-    """Return an inconclusive result if a wrong file would have passed."""
+    """Return an inconclusive result if a wrong file would have passed.
+
+    A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of
+    1e-5. So the allowed error must be small relative to the output. Outputs for inputs of another
+    seed must also differ by more than the allowed error.
+
+    An output that never changes is a constant, such as a mask or positions. Its size distinguishes
+    it from a wrong one. But if no output changes, no input is known to have an effect: a file that
+    always gives 7 passes if PyTorch gives 7. Positions and masks change with the size of an input,
+    which the samples of other sizes prove. If no input is random, there is no other seed, and only
+    the size is checked. A comparator of the manifest is called with wrong outputs: zeros, and
+    PyTorch's outputs for other inputs. If it accepts them, it proves nothing.
+    """
     count = len(context.spec.outputs)
     outputs = [_measure_output(context, index, device) for index in range(count)]
     # A constant of zeros is compared, too, if another output shows that the inputs matter.

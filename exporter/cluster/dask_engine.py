@@ -360,7 +360,9 @@ class _ClusterRun:
         return result or b""
 
     def _send_project(self, address: str) -> None:
-        run, sha256, size = self._context.run, self._archive.sha256, self._archive.size
+        run = self._context.run
+        sha256 = self._archive.sha256
+        size = self._archive.size
         problem = ""
         try:
             for offset, part in self._archive.read_parts():
@@ -450,7 +452,9 @@ class _ClusterRun:
             if attempt.is_culprit:
                 self._end_killed(event.key, attempt)
                 return
-        attempt.host, attempt.announcement, attempt.started = event.host, None, time.monotonic()
+        attempt.host = event.host
+        attempt.announcement = None
+        attempt.started = time.monotonic()
 
     def _handle_end(self, key: str, attempt: _Attempt) -> None:
         from distributed import KilledWorker

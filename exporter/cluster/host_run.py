@@ -323,9 +323,10 @@ class _HostEvents:
 def _close_starters() -> None:
     """End the fork servers and free their memory if there is no run. The next job starts others."""
     with _LOCK:
-        for shared in () if _FOLDERS else _STARTERS.values():
-            with shared.lock:
-                shared.starter.close()
+        if not _FOLDERS:
+            for shared in _STARTERS.values():
+                with shared.lock:
+                    shared.starter.close()
 
 
 def _remove_copy(run: str) -> None:
@@ -342,7 +343,9 @@ def _remove_copy(run: str) -> None:
 def _copy_project(context: RunContext, host: Host) -> Path | None:
     """Return the root of this run's copy of the project, or None if the archive does not arrive."""
     folder = host.scratch / context.run
-    archive, part, copy = folder / _ARCHIVE, folder / _PART, folder / _COPY
+    archive = folder / _ARCHIVE
+    part = folder / _PART
+    copy = folder / _COPY
     last_part, last_size = time.monotonic(), -1
     while not (archive.is_file() or copy.is_dir()):
         size = part.stat().st_size if part.is_file() else -1

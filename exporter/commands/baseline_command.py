@@ -101,7 +101,9 @@ def review(context: click.Context, root: Path) -> int:
     findings = ([each for each in result.findings if each.cell.model == name] for name in models)
     groups = [group for each in findings for group in group_findings(each)]
     reasons: dict[CellId, str] = {}
-    rejected, skipped, reason = [], 0, ""
+    rejected = []
+    skipped = 0
+    reason = ""
     for number, group in enumerate(groups, start=1):
         print_line(f"\nchange {number} of {len(groups)}")
         rows = build_finding_rows(group, result.context)

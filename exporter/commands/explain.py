@@ -56,12 +56,13 @@ def explain_cell(
         if key in Settings.merged:
             yield from _explain_items(entry, key, overrides)
             # The example sizes that the manifest does not set, and that the tool chooses.
-            for axis in spec.axes if key == "axes" else ():
-                table = entry.settings.axes.get(axis.name)
-                if axis.example is not None and (table is None or table.example is None):
-                    origin = f"computed: {axis.rule.formula}" if axis.rule else CHOSEN
-                    name = format_key(("axes", axis.name, "example"))
-                    yield Setting(key=name, value=str(axis.example), origin=origin)
+            if key == "axes":
+                for axis in spec.axes:
+                    table = entry.settings.axes.get(axis.name)
+                    if axis.example is not None and (table is None or table.example is None):
+                        origin = f"computed: {axis.rule.formula}" if axis.rule else CHOSEN
+                        name = format_key(("axes", axis.name, "example"))
+                        yield Setting(key=name, value=str(axis.example), origin=origin)
         elif row := _explain_key(entry, key, overrides):
             yield from _explain_devices(entry, spec, row) if key == "devices" else (row,)
 

@@ -308,5 +308,6 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         reason = changed.first[1]
         yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
-    for name in report_pages.find_stale_pages(manifest, results.run) if not missing else ():
-        yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
+    if not missing:
+        for name in report_pages.find_stale_pages(manifest, results.run):
+            yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"

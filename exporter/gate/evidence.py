@@ -129,7 +129,9 @@ def add_evidence(
     report = _read(VerifyReport, path, "write it again with `exporter verify PATH --json`")
     planned = set(list_all_cells(manifest))
     rows = {cell: row for cell, row in read_evidence(manifest.project).items() if cell in planned}
-    files, added, problems = _list_files(run), dict[CellId, Evidence](), list[str]()
+    files = _list_files(run)
+    added = dict[CellId, Evidence]()
+    problems = list[str]()
     for verdict in report.verdicts:
         row = _make_row(verdict, report)
         problem = _find_problem(row, verdict, manifest, files, now) if row else "has no model"
@@ -255,23 +257,24 @@ def find_evidence_findings(
     evidence, files = read_evidence(project), _list_files(run)
     cells = list_all_cells(manifest)
     missing = {each.cell for each in run.records if each.status is Status.UNAVAILABLE}
-    for cell in cells if missing else ():
-        row, last = evidence.get(cell), project.find_device(cell.device).last_opset
-        if cell not in missing or (last is not None and cell.opset > last):
-            continue
-        limit = ages.get(cell.device.base)
-        after = _judge(row, limit, files, project, now)
-        action = gate.find_policy(cell.model).find_action(FindingKind.EVIDENCE)
-        if after and action != "ignore":
-            yield GateFinding(
-                kind=FindingKind.EVIDENCE,
-                cell=cell,
-                before=f"at most {limit / _DAY:g} days old" if limit else "pass",
-                after=after,
-                message="run `exporter publish`, `exporter verify --json` on a machine with "
-                f"{cell.device}, then `exporter evidence add`",
-                action=action,
-            )
+    if missing:
+        for cell in cells:
+            row, last = evidence.get(cell), project.find_device(cell.device).last_opset
+            if cell not in missing or (last is not None and cell.opset > last):
+                continue
+            limit = ages.get(cell.device.base)
+            after = _judge(row, limit, files, project, now)
+            action = gate.find_policy(cell.model).find_action(FindingKind.EVIDENCE)
+            if after and action != "ignore":
+                yield GateFinding(
+                    kind=FindingKind.EVIDENCE,
+                    cell=cell,
+                    before=f"at most {limit / _DAY:g} days old" if limit else "pass",
+                    after=after,
+                    message="run `exporter publish`, `exporter verify --json` on a machine with "
+                    f"{cell.device}, then `exporter evidence add`",
+                    action=action,
+                )
     for name, age in accepted.project.evidence.items():
         affected = tuple(cell for cell in cells if cell.device.base == name)
         new = project.evidence.get(name)

@@ -116,7 +116,9 @@ def read_change(file: str, diff: str) -> SourceChange:
 
 
 def _list_ranges(diff: str) -> Iterator[ChangedLines]:
-    number, context, changed = 0, "", list[int]()
+    number = 0
+    context = ""
+    changed = list[int]()
     for line in [*diff.splitlines(), "@@ -0,0 +0,0 @@"]:
         header = _HUNK.match(line)
         if (header or line.startswith(" ")) and changed:

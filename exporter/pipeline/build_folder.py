@@ -111,10 +111,11 @@ class BuildFolder:
         make_accessible(self.path, is_recursive=False)
         self._refuse_other_files()
         # Each model's folder and records; the rest follows when it is replaced.
-        for path in self.path.iterdir() if self.path.is_dir() else ():
-            if not path.is_symlink():
-                make_accessible(path, is_recursive=False)
-                make_accessible(JobFolder(path).records, is_recursive=False)
+        if self.path.is_dir():
+            for path in self.path.iterdir():
+                if not path.is_symlink():
+                    make_accessible(path, is_recursive=False)
+                    make_accessible(JobFolder(path).records, is_recursive=False)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):

@@ -156,10 +156,11 @@ def find_stack_line(job: Job, announcement: Announcement | None) -> str:
         for folder in (_OWN_FOLDER, *list_package_folders(), sysconfig.get_path("stdlib"))
     )
     root = str(Path(job.root).resolve()) + os.sep
-    for line in lines[first:] if first is not None else ():
-        match = _FRAME.search(line)
-        if match and match["file"].startswith(root) and not match["file"].startswith(others):
-            return f"{match['file'].removeprefix(root)}:{match['line']}"
+    if first is not None:
+        for line in lines[first:]:
+            match = _FRAME.search(line)
+            if match and match["file"].startswith(root) and not match["file"].startswith(others):
+                return f"{match['file'].removeprefix(root)}:{match['line']}"
     return ""
 
 

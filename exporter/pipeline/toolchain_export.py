@@ -79,7 +79,9 @@ def _export_part(
     Raises:
         ExporterError: ENVIRONMENT if the export fails as a whole.
     """
-    options, observer, stored = build.options, build.observer, build.stored
+    options = build.options
+    observer = build.observer
+    stored = build.stored
     observer.on_note(f"toolchain {name}: exporting {pluralize(len(cells), 'cell')}")
     arguments = [f"--suffix={name}", f"--jobs={build.engine.local_workers}"]
     arguments += ["--force"] if options.force else []

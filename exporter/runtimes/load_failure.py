@@ -31,11 +31,13 @@ def describe_load_failure(text: str, path: Path, provider: str) -> str:
     return _describe_missing_kernel(text, path, provider) or _describe_newer_format(text)
 
 
-# ONNX Runtime names the operator and the node, but not the dtypes, which are usually the cause.
-# It first decomposes an operator of ONNX without a kernel. Then the message names an operator
-# that is not in the file.
 def _describe_missing_kernel(text: str, path: Path, provider: str) -> str:
-    """Return a sentence, or "" if no kernel is missing."""
+    """Return a sentence, or "" if no kernel is missing.
+
+    ONNX Runtime names the operator and the node, but not the dtypes, which are usually the cause.
+    It first decomposes an operator of ONNX without a kernel. Then the message names an operator
+    that is not in the file.
+    """
     match = _MISSING.search(text)
     if match is None:
         return ""

@@ -35,11 +35,13 @@ _SECONDS_TO_EXIT = 5.0
 _Key = tuple[str, tuple[tuple[str, str], ...], str]
 
 
-# Starting a process of another environment costs more than most files. So a process loads one file
-# after the other, and the forks of a worker share those that run no file: its steps follow one
-# another.
 class _Server:
-    """A process of an environment, with its pipes."""
+    """A process of an environment, with its pipes.
+
+    Starting a process of another environment costs more than most files. So a process loads one
+    file after the other, and the forks of a worker share those that run no file: its steps follow
+    one another.
+    """
 
     def __init__(self, key: _Key, environment: str) -> None:
         self.key = key
@@ -55,7 +57,9 @@ class _Server:
                 if path.is_absolute() and not path.exists():
                     problem = f"{path} does not exist; install it, or correct {name} in `variables`"
                     raise DriverFailure("unavailable", problem)
-        self.parent, self.is_fresh, self.is_busy = os.getpid(), True, False
+        self.parent = os.getpid()
+        self.is_fresh = True
+        self.is_busy = False
         try:
             values = {**os.environ, **dict(variables)} if variables else None
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=values)

@@ -312,9 +312,10 @@ class Store(ResultCache):
                 fetch_verified(self._files, file, target)
             except (DamagedEntry, OSError) as error:
                 # The next run can store the cell again.
-                for each in (name, file.blob) if self._is_writable else ():
-                    with suppress(OSError):
-                        self._files.remove(each)
+                if self._is_writable:
+                    for each in (name, file.blob):
+                        with suppress(OSError):
+                            self._files.remove(each)
                 text = error.strerror if isinstance(error, OSError) else ""
                 problem = f"unreadable ({text})" if text else str(error)
                 return f"{file.path} is {problem} in the store"

@@ -41,10 +41,12 @@ _MODULES = ("exporter.worker.job_runner", "onnx.reference", "torch.onnx")
 _CAPTURE_MODULES = ("sympy.tensor.tensor", "onnxscript.optimizer", "onnxscript.version_converter")
 
 
-# A module that cannot be imported is skipped: the worker reports it in the log of its job. ONNX
-# Runtime is not imported, because its import starts a thread, which does not survive a fork.
 def preload() -> None:
-    """Import the modules and fill the caches that are equal in every worker."""
+    """Import the modules and fill the caches that are equal in every worker.
+
+    A module that cannot be imported is skipped: the worker reports it in the log of its job. ONNX
+    Runtime is not imported, because its import starts a thread, which does not survive a fork.
+    """
     # It resolves hundreds of folders, and in a worker each access to a file is recorded. It
     # precedes the imports, because they search the folders of `PYTHONPATH`.
     ignore_project_bytecode()

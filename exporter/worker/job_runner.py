@@ -52,12 +52,14 @@ _REFERENCES: Mapping[str, Callable[[Model, ModelSpec, Tensors, JobFolder, Path],
 }
 
 
-# A trace or a capture can change attributes, classes, global variables and settings of torch. So
-# a record would depend on the other opsets of its job. Each step runs in a fork of this process,
-# and the last one needs none. If a fork is impossible, each step restores the attributes of the
-# model.
 def run_steps(job: PreparedJob, steps: Sequence[Step]) -> None:
-    """Run the steps one after the other, each with the model of this moment."""
+    """Run the steps one after the other, each with the model of this moment.
+
+    A trace or a capture can change attributes, classes, global variables and settings of torch. So
+    a record would depend on the other opsets of its job. Each step runs in a fork of this process,
+    and the last one needs none. If a fork is impossible, each step restores the attributes of the
+    model.
+    """
     *others, last = steps
     output = job.output
     # The runtimes are imported once for all steps; a fork does not need their threads.
@@ -159,7 +161,9 @@ def _compute_reference(
     cache: SampleCache,
     times: StageTimes,
 ) -> PreparedJob:
-    spec, root, folder = output.spec, output.root, output.folder
+    spec = output.spec
+    root = output.root
+    folder = output.folder
     reference = compute_reference(model, spec, root, folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     weights, weight_inputs = weight_interface.describe_weights(model, spec, inputs, names, folder)

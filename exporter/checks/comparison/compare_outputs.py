@@ -37,7 +37,9 @@ _UNITS = 16 * 2.0**-23
 
 def are_ties(actual: Array, expected: Array, selection: SelectionData) -> bool:
     """Return True if all indices that differ select values that are equal within rounding."""
-    keys, rows, exact = selection.keys, selection.rows, selection.exact
+    keys = selection.keys
+    rows = selection.rows
+    exact = selection.exact
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return False
     differ = actual != expected

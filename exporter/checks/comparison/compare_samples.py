@@ -256,10 +256,11 @@ def _mark_selections(
     # The values of selected indices show whether they are right.
     known = {f"output '{output.name}'" for output, selection in pairs if selection}
     shares: dict[str, float] = {}
-    for outputs in data.rounded_outputs if data.tied_outputs else ():
-        for name, result in compare_values(outputs, data, sample, context, device):
-            if result.problem and name not in known:
-                shares[name] = max(shares.get(name, 0.0), _read_share(result))
+    if data.tied_outputs:
+        for outputs in data.rounded_outputs:
+            for name, result in compare_values(outputs, data, sample, context, device):
+                if result.problem and name not in known:
+                    shares[name] = max(shares.get(name, 0.0), _read_share(result))
     return [
         (name, replace(result, is_uncertain=True, is_large=False))
         if result.problem and _read_share(result) <= _ROUNDED_FACTOR * shares.get(name, -1.0)
@@ -308,7 +309,9 @@ def find_undeclared_outputs(
         for index, array in enumerate(list_items(value)):
             subject = f"output '{output.name}'"
             subject = f"item {index} of {subject}" if isinstance(value, list) else subject
-            shape, actual, known = output.file_shape, list(array.shape), dict(axis_sizes)
+            shape = output.file_shape
+            actual = list(array.shape)
+            known = dict(axis_sizes)
             if array.dtype.name != output.file_dtype:
                 yield f"{subject} is declared {output.file_dtype}, PyTorch gives {array.dtype}"
             expected = [

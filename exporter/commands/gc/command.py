@@ -96,8 +96,9 @@ def gc(
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     if garbage := list_garbage(manifest.project):
         size = sum(environment.measure_size() for environment in garbage)
-        for environment in garbage if not dry_run else ():
-            remove_environment(environment)
+        if not dry_run:
+            for environment in garbage:
+                remove_environment(environment)
         removed = _format_removed(len(garbage), "environment", size, dry_run=dry_run)
         names = "; ".join(", ".join(environment.requirements) for environment in garbage)
         print_line(f"environments: {removed}: {names}")

@@ -60,16 +60,17 @@ def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
     for cell in cells:
         by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))
     garbage: list[Garbage] = []
-    for path in sorted(build.iterdir()) if _is_folder(build) else ():
-        folder = JobFolder(path)
-        is_job = folder.job.is_file() and not folder.job.is_symlink()
-        is_export = is_job and _is_folder(path) and _is_folder(folder.records)
-        if path.name.startswith(".") or not is_export:
-            continue
-        if path.name not in by_model:
-            garbage.append(_make_garbage(path, "no manifest contains this model"))
-        else:
-            garbage += _search_model(folder, by_model[path.name])
+    if _is_folder(build):
+        for path in sorted(build.iterdir()):
+            folder = JobFolder(path)
+            is_job = folder.job.is_file() and not folder.job.is_symlink()
+            is_export = is_job and _is_folder(path) and _is_folder(folder.records)
+            if path.name.startswith(".") or not is_export:
+                continue
+            if path.name not in by_model:
+                garbage.append(_make_garbage(path, "no manifest contains this model"))
+            else:
+                garbage += _search_model(folder, by_model[path.name])
     return garbage
 
 

@@ -390,7 +390,9 @@ def _list_comparators(spec: ModelSpec) -> dict[str, dict[str, object]]:
 def _locate_source(spec: ModelSpec) -> dict[str, object]:
     """Return the values of the source and the weights, which are copied to the folder."""
     folder = PurePosixPath(spec.manifest).parent
-    module, attribute, is_file = "", "", False
+    module = ""
+    attribute = ""
+    is_file = False
     if not (spec.is_saved_program or spec.is_saved_script):
         module, attribute = split_reference(spec.source)
         if not module:

@@ -190,7 +190,9 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
     """Compare the greedy tokens of a folder in ONNX Runtime GenAI with those of PyTorch."""
     if not find_spec(_GENAI):
         return CheckResult(check=GENAI_CHECK, status=Status.UNAVAILABLE, message=_NO_GENAI)
-    status, count, equal = Status.FAIL, 0, 0
+    status = Status.FAIL
+    count = 0
+    equal = 0
     with open_samples(item.folder, publication) as (job, reference):
         context = CheckContext(folder=job, opset=publication.opset, spec=spec, reference=reference)
         loops = list_loops(reference)
@@ -293,7 +295,9 @@ def compare_tokens(
     mask = data[0].inputs.get("attention_mask", np.ones_like(prompt))
     end = context.spec.generate.end if context.spec.generate else ()
     texts = [row[is_text].tolist() for row, is_text in zip(prompt, mask != 0, strict=True)]
-    ended, count, equal = np.zeros(len(texts), bool), 0, 0
+    ended = np.zeros(len(texts), bool)
+    count = 0
+    equal = 0
     tokens = generate(texts, len(steps))
     for number, step in enumerate(steps):
         if ended.all():

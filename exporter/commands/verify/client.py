@@ -47,10 +47,11 @@ def describe_machine() -> str:
     """Return the system and the processors: `Linux x86_64, AMD EPYC 9454, NVIDIA A10`."""
     names = [describe_platform()]
     files = (Path("/proc/cpuinfo"), *Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    for path in files if IS_LINUX else ():
-        with suppress(OSError):
-            match = re.search(r"(?m)^(?:model name|Model)\s*:\s*(.+)$", path.read_text())
-            names += [join_lines(match[1])] if match else []
+    if IS_LINUX:
+        for path in files:
+            with suppress(OSError):
+                match = re.search(r"(?m)^(?:model name|Model)\s*:\s*(.+)$", path.read_text())
+                names += [join_lines(match[1])] if match else []
     return ", ".join(dict.fromkeys(names))
 
 
@@ -124,7 +125,10 @@ def verify_folders(
 ) -> Iterator[FolderVerdict]:
     """Yield the verdict of each file on each device as soon as it is known."""
     for item in files:
-        folder, model, opset, digest = item.folder, "", None, ""
+        folder = item.folder
+        model = ""
+        opset = None
+        digest = ""
         verdicts: tuple[DeviceVerdict, ...]
         message = f"{MARKER} or {CONTRACT} cannot be read"
         try:

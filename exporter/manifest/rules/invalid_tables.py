@@ -67,7 +67,9 @@ def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[
 
 
 def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
-    value, kind, context = detail["input"], detail["type"], detail.get("ctx", {})
+    value = detail["input"]
+    kind = detail["type"]
+    context = detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
             key, owner = str(path[-1]), _find_table(table, path[:-1]) or table

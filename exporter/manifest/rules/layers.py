@@ -410,13 +410,17 @@ def split_variants(entry: EffectiveSettings) -> tuple[Variant, ...]:
         return ()
     groups: dict[tuple[object, object, int | None], list[int]] = {}
     for opset in settings.opsets:
-        exporter, capture, origin = settings.exporter, settings.capture, None
+        exporter = settings.exporter
+        capture = settings.capture
+        origin = None
         for index, table in enumerate(settings.overrides):
             if table.opset is not None and opset not in table.opset:
                 continue
             if table.exporter is not None:
                 # A capture belongs to one exporter.
-                exporter, capture, origin = table.exporter, None, index
+                exporter = table.exporter
+                capture = None
+                origin = index
             if table.capture is not None:
                 capture, origin = table.capture, index
         groups.setdefault((exporter, capture, origin), []).append(opset)

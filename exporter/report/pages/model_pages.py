@@ -484,7 +484,9 @@ def build_measurement_rows(cells: Iterable[Cell], history: AcceptanceHistory) ->
         if record is None or record.measurements is None or record.artifact is None:
             continue
         values, accepted = record.measurements, history.find_figures(cell)
-        latency, load, memory = values.latency, values.load, values.memory
+        latency = values.latency
+        load = values.load
+        memory = values.memory
         times = (latency.median, latency.p95) if latency else ()
         text = ", ".join(format_seconds(seconds) for seconds in times)
         if latency and latency.tokens:

@@ -19,11 +19,14 @@ def build_metric_rows(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]
     for model, cells in by_model.items():
         opsets: dict[tuple[float, float], list[FileKey]] = {}
         for cell in cells:
-            for result in cell.record.checks if cell.record else ():
-                figures = [result.metrics.get(key) for key in ("pytorch", "metric")]
-                if result.check == "metric" and all(isinstance(each, float) for each in figures):
-                    pytorch, value = (float(f"{float(each or 0):.4g}") for each in figures)
-                    opsets.setdefault((pytorch, value), []).append(find_key(cell))
+            if cell.record:
+                for result in cell.record.checks:
+                    figures = [result.metrics.get(key) for key in ("pytorch", "metric")]
+                    if result.check == "metric" and all(
+                        isinstance(each, float) for each in figures
+                    ):
+                        pytorch, value = (float(f"{float(each or 0):.4g}") for each in figures)
+                        opsets.setdefault((pytorch, value), []).append(find_key(cell))
         rows += [
             {"model": model, "opsets": format_files(group), "pytorch": pytorch, "metric": value}
             for (pytorch, value), group in opsets.items()

@@ -78,7 +78,9 @@ class DriverFailure(Exception):
 
     def __init__(self, kind: str, problem: str = "", message: str = "") -> None:
         super().__init__(kind, problem, message)
-        self.kind, self.problem, self.message = kind, problem, message
+        self.kind = kind
+        self.problem = problem
+        self.message = message
 
 
 class Driver:

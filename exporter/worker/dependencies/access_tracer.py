@@ -46,11 +46,13 @@ _AT_FDCWD = -100
 _LIBC: Any = ctypes.CDLL(None, use_errno=True) if IS_LINUX else None
 
 
-# The filter needs no privileges. It covers readers that Python does not see: native code, memory
-# maps, databases and child processes.
-# https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html
 class OpeningCall(Enum):
-    """The system calls that open a file by its path, with the positions of their arguments."""
+    """The system calls that open a file by its path, with the positions of their arguments.
+
+    The filter needs no privileges. It covers readers that Python does not see: native code, memory
+    maps, databases and child processes.
+    https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html
+    """
 
     #: Folder, path and flags; -1 if the call has no such argument.
     OPEN = (-1, 0, 1)

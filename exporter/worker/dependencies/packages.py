@@ -155,8 +155,7 @@ def _is_used(module: str, distribution: str, root: Path) -> bool:
     return Path(path).is_relative_to(owner) and not owner.is_relative_to(folder)
 
 
-# Cached, because each cell needs it for thousands of files.
-@cache
+@cache  # each cell needs it for thousands of files
 def _is_of_model(file: str, root: str) -> bool:
     """Return True for a file of the model, also in a package, unless that is harmless itself."""
     name = find_model_file(file, Path(root))

@@ -176,11 +176,13 @@ _NAME = "PyTorch"
 _WRAPPED = "/_exporter_wrapped/"
 
 
-# Dynamo names values after the nodes of the decomposed program. TorchScript names nodes after the
-# modules that they come from. The output of a module corresponds to the single value that leaves
-# its scope.
 class ProgramValues:
-    """The values of a decomposed program; see `GraphValues`."""
+    """The values of a decomposed program; see `GraphValues`.
+
+    Dynamo names values after the nodes of the decomposed program. TorchScript names nodes after the
+    modules that they come from. The output of a module corresponds to the single value that leaves
+    its scope.
+    """
 
     name = _NAME
 
@@ -326,8 +328,9 @@ def _find_exits(graph: FileGraph, scopes: Sequence[str], modules: set[str]) -> d
                     exits[module].add(value)
     for value in graph.outputs:
         producer = graph.find_producer(value)
-        for module in owners[producer] if producer is not None else ():
-            exits[module].add(value)
+        if producer is not None:
+            for module in owners[producer]:
+                exits[module].add(value)
     return {module: min(values) for module, values in exits.items() if len(values) == 1}
 
 
@@ -420,12 +423,13 @@ class DivergenceSearch:
         queue = [value]
         while queue:
             producer = self._graph.find_producer(queue.pop())
-            for name in self._graph.list_computed_inputs(producer) if producer is not None else ():
-                if name in comparable:
-                    nearest.add(name)
-                elif name not in seen:
-                    seen.add(name)
-                    queue.append(name)
+            if producer is not None:
+                for name in self._graph.list_computed_inputs(producer):
+                    if name in comparable:
+                        nearest.add(name)
+                    elif name not in seen:
+                        seen.add(name)
+                        queue.append(name)
         return [name for name in self._graph.values if name in nearest]
 
     def _measure_errors(self, names: Sequence[str]) -> dict[str, float | None]:

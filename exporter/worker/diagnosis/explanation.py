@@ -64,11 +64,11 @@ _COMPLAINT = re.compile(
 _OPERATOR = re.compile(r"; the operator is (\S+::\S+)")
 
 
-# All operators that an exporter cannot translate, not only the first. For dynamo, the decomposed
-# program is compared with the registry of the opset. For TorchScript, torch's own
-# `unconvertible_ops` compares the traced graph with its registry.
 def find_missing_operators(message: str, context: ExportContext) -> tuple[MissingOperator, ...]:
     """Return every missing operator, sorted by the number of uses.
+
+    For dynamo, the decomposed program is compared with the registry of the opset. For TorchScript,
+    torch's own `unconvertible_ops` compares the traced graph with its registry.
 
     `message`: The message of the exporter. If it names no operator, the result is empty.
     """
@@ -186,7 +186,9 @@ def explain_record(
     record: Record, context: ExportContext, check_context: CheckContext, device: Device
 ) -> Explanation:
     """Yield the culprit, if a runtime rejects the file or a check that runs the file failed."""
-    text, line, sentence = record.message, "", ""
+    text = record.message
+    line = ""
+    sentence = ""
     known: dict[str, Any] = {}
     for fields in _explain_check(record, context, check_context, device):
         known |= fields

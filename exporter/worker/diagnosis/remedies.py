@@ -246,7 +246,9 @@ def _list_changed_entries(
     context: ExportContext, reference: Reference, folder: Path, text: str
 ) -> Iterator[_Experiment]:
     """Yield the entry without the inputs that a file ignores, and for fewer sizes."""
-    spec, route, changes = context.spec, context.route, dict[str, dict[str, Any]]()
+    spec = context.spec
+    route = context.route
+    changes = dict[str, dict[str, Any]]()
     match = re.search(r"the graph ignores input (('[^']+'(, | and )?)+)", text)
     if ignored := [item for item in spec.inputs if match and f"'{item.name}'" in match[1]]:
         tables = ", ".join(f"{{ at = '{item.at}' }}" for item in ignored)

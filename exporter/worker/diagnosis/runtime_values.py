@@ -165,10 +165,6 @@ _Shape = tuple[int, ...]
 _Documented = tuple[str, ...]
 
 
-# ONNX has no formal shapes of inputs. The descriptions contain them for operators such as
-# `Attention` and `RotaryEmbedding`: "3D tensor with shape `(batch_size, sequence_length,
-# hidden_size)`". An exporter may write other shapes that one runtime broadcasts and another one
-# rejects.
 def find_violation_in_file(
     path: Path,
     value: str,
@@ -177,6 +173,11 @@ def find_violation_in_file(
     load: Callable[[Path], Session],
 ) -> str:
     """Return the documented shape that the node of a value violates, or "".
+
+    ONNX has no formal shapes of inputs. The descriptions contain them for operators such as
+    `Attention` and `RotaryEmbedding`: "3D tensor with shape `(batch_size, sequence_length,
+    hidden_size)`". An exporter may write other shapes that one runtime broadcasts and another one
+    rejects.
 
     `load`: A runtime that accepts the node.
     """

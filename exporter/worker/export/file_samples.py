@@ -42,10 +42,12 @@ _MOST_NUMBERS, _USUAL_NUMBERS = 8, (0.0, 0.5, 1.0, 2.0)
 _SMALLEST_SHARE = 1e-3
 
 
-# A file may compute `x // 0.3` as `floor(x / 0.3)`, which differs at 1.5 only, and a trace keeps
-# the branch of `(x == 0.7).any()`.
 def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tuple[float, ...]:
-    """Return the numbers in the range of the inputs that meet an input before a tensor does."""
+    """Return the numbers in the range of the inputs that meet an input before a tensor does.
+
+    A file may compute `x // 0.3` as `floor(x / 0.3)`, which differs at 1.5 only, and a trace keeps
+    the branch of `(x == 0.7).any()`.
+    """
     inputs = draw_inputs(context.spec, create_size_set(context.spec, sizes), context.root)
     filled = (each.to(torch.complex128).abs() for each in inputs.values() if each.numel())
     largest = max((float(each.max()) for each in filled), default=0)

@@ -109,9 +109,6 @@ def choose_branches(
     return draws, further, unproved
 
 
-# A trace has one branch of `if n > 16` and no condition, and the tracer does not warn of each one.
-# So PyTorch runs at other sizes, and the instructions that Python executes in the model show its
-# branch.
 def _choose_sizes(
     context: ExportContext,
     known: Sequence[Mapping[str, int]],
@@ -120,6 +117,10 @@ def _choose_sizes(
     is_warned: bool,
 ) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
     """Return sizes for each further branch, and a text for each axis with untried sizes.
+
+    A trace has one branch of `if n > 16` and no condition, and the tracer does not warn of each
+    one. So PyTorch runs at other sizes, and the instructions that Python executes in the model show
+    its branch.
 
     `known`: The sizes of existing samples; the first ones are the declared ones.
     `first`: The path at the declared sizes.

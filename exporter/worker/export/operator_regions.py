@@ -62,12 +62,13 @@ _REGIONS: Mapping[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
 }
 
 
-# The file is compared with PyTorch on each draw. So a fixed exporter stays green, and a region
-# that no input reaches is no failure.
 def choose_revealing_draws(
     context: ExportContext, route: Route, operators: Collection[str]
 ) -> tuple[list[InputSet], list[str]]:
     """Return a draw for each operator with a region that the declared inputs do not reveal.
+
+    The file is compared with PyTorch on each draw. So a fixed exporter stays green, and a region
+    that no input reaches is no failure.
 
     `operators`: The operators: `aten::std` in a traced graph, `aten.std.correction` captured.
 

@@ -197,12 +197,14 @@ MOST_SAMPLES, _MOST_THOROUGH = 16, 128
 _AFFORDABLE = 1 << 22
 
 
-# torch.export keeps one branch of each condition. dynamo writes that branch only, so each
-# condition that the contract allows to break needs a sample: ranges of sizes, assertions, and
-# equal axes.
 @dataclass(frozen=True, slots=True)
 class CapturedConditions:
-    """The conditions of a program, with the axes of its symbols."""
+    """The conditions of a program, with the axes of its symbols.
+
+    torch.export keeps one branch of each condition. dynamo writes that branch only, so each
+    condition that the contract allows to break needs a sample: ranges of sizes, assertions, and
+    equal axes.
+    """
 
     conditions: tuple[SizeTerm, ...]
     symbols: Mapping[str, tuple[str, int]]

@@ -196,10 +196,11 @@ def _store_weights(
         )
 
 
-# The inputs of such a file are the declared ones, and then every weight that the model reads. The
-# weights have their names and the order of `state_dict`. None of them has a value in the file.
 def move_weights_to_inputs(model: ir.Model, names: Iterable[str]) -> None:
     """Turn stored weights into inputs without a value, after all others, in this order.
+
+    The inputs of such a file are the declared ones, and then every weight that the model reads. The
+    weights have their names and the order of `state_dict`. None of them has a value in the file.
 
     Other initializers, such as constants of the graph, remain.
     """

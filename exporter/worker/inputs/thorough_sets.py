@@ -53,11 +53,12 @@ def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[Input
             yield InputSet(name=name, kind="masked", sizes=declared, changed_input=item.name)
         # Other fills have a bound: an image in [0, 1] has no promise for the value 1,000.
         is_unbounded = item.fill.kind == "normal" and "float" in item.dtype
-        for factor in _FACTORS if is_unbounded else ():
-            name = f"{factor:g} x {item.name}"
-            yield InputSet(
-                name=name, kind="values", sizes=declared, changed_input=item.name, factor=factor
-            )
+        if is_unbounded:
+            for factor in _FACTORS:
+                name = f"{factor:g} x {item.name}"
+                yield InputSet(
+                    name=name, kind="values", sizes=declared, changed_input=item.name, factor=factor
+                )
         is_mask = any(output.masked_by == item.name for output in spec.outputs)
         if not item.fill.is_random and "int" in item.dtype and not is_mask:
             yield InputSet(

@@ -52,9 +52,12 @@ class _Conversion:
         return conversion
 
 
-# A file contains the name of its module: as the domain of a function, and in metadata of nodes.
 class CallObjectWrapper(torch.nn.Module):
-    """A module that calls the wrapped module with the objects of its contract."""
+    """A module that calls the wrapped module with the objects of its contract.
+
+    A file contains the name of this Python module: as the domain of a function, and in the metadata
+    of nodes.
+    """
 
     def __init__(self, model: torch.nn.Module, conversions: dict[str, _Conversion]) -> None:
         super().__init__()

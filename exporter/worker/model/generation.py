@@ -76,11 +76,13 @@ def describe_release() -> str:
     return "" if is_tested else f"{_PACKAGE} {state}: install {_TESTED}"
 
 
-# `transformers.exporters` runs `generate` and records the calls of the model. The recorded call is
-# the form of the part's call: its tensors become the inputs of the interface, and all other values
-# are constants.
 class GeneratorPart(torch.nn.Module):
-    """Calls a decoder or an encoder with the tensors of its interface."""
+    """Calls a decoder or an encoder with the tensors of its interface.
+
+    `transformers.exporters` runs `generate` and records the calls of the model. The recorded call
+    is the form of the part's call: its tensors become the inputs of the interface, and all other
+    values are constants.
+    """
 
     def __init__(
         self, part: torch.nn.Module, call: dict[str, Any], flags: dict[str, Any], generator: Any
@@ -256,12 +258,13 @@ def _find_token_problems(model: Any, generate: Generate) -> Iterator[str]:
     begins with `begin`.
     """
     default, is_pair = Generate(), model.config.is_encoder_decoder
-    for name, usual in _read_special_tokens(model).items() if generate.part == DECODER else ():
-        chosen = getattr(generate, name)
-        is_left_out = chosen == getattr(default, name) and not (is_pair and name == "begin")
-        fits = set(usual or ()) <= set(chosen) if name == "end" else usual in (None, chosen)
-        if not (is_left_out or fits):
-            yield f"{name} = {usual}, the entry has {list(chosen) if name == 'end' else chosen}"
+    if generate.part == DECODER:
+        for name, usual in _read_special_tokens(model).items():
+            chosen = getattr(generate, name)
+            is_left_out = chosen == getattr(default, name) and not (is_pair and name == "begin")
+            fits = set(usual or ()) <= set(chosen) if name == "end" else usual in (None, chosen)
+            if not (is_left_out or fits):
+                yield f"{name} = {usual}, the entry has {list(chosen) if name == 'end' else chosen}"
 
 
 def convert_part(model: Any, spec: ModelSpec, inputs: Tensors, opset: int) -> ir.Model:

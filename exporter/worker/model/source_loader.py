@@ -179,11 +179,13 @@ def prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device
 _MAX_NAMES = 3
 
 
-# A model that is built from the time, from unseeded generators or from memory that nobody set has
-# other weights in each export, so no record describes the next file.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model, with the facts of its builds."""
+    """A model, with the facts of its builds.
+
+    A model that is built from the time, from unseeded generators or from memory that nobody set has
+    other weights in each export, so no record describes the next file.
+    """
 
     model: Model
     change: str = ""

@@ -36,7 +36,9 @@ def run_pass(
     """Call a pass of an entry."""
     source, target = paths
     opened, reads = OpenedFiles(), watch_variables()
-    problem, detail, is_out_of_memory = "", "", False
+    problem = ""
+    detail = ""
+    is_out_of_memory = False
     watch_searches(root)
     with opened.watch():
         try:

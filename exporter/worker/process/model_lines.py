@@ -30,11 +30,13 @@ _RANGE = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\)", re.MULTILINE)
 _SCRIPTED = re.compile(r"^(?P<file>[^\n:]+\.py):(?P<line>\d+)", re.MULTILINE)
 
 
-# Exporters process a graph node by node, and most of their exceptions name no node. Frames of the
-# traceback contain it: as an argument, or as the variable of the loop that was interrupted. This
-# module imports no exporter: if none is loaded, no frame has a node.
 def find_source_line(trace: str, root: Path) -> str:
-    """Return the innermost line of the project or of a package with models, or ""."""
+    """Return the innermost line of the project or of a package with models, or "".
+
+    Exporters process a graph node by node, and most of their exceptions name no node. Frames of the
+    traceback contain it: as an argument, or as the variable of the loop that was interrupted. This
+    module imports no exporter: if none is loaded, no frame has a node.
+    """
     if frames := _FRAME.findall(trace):
         frames.reverse()
     else:

@@ -106,18 +106,26 @@ def _find_working_sizes(
     axes = [axis.name for axis in spec.free_axes if axis.max is None]
     if change := _find_working_shape(runs, spec, sizes, sizes):
         return change
-    for factor in range(2, 33) if axes else ():
-        tried = {**sizes, **{name: factor * (5 + 2 * n) for n, name in enumerate(axes)}}
-        if runs(tried):
-            limits = {
-                n: f"multiple_of = {factor}" for n in axes if not runs({**tried, n: tried[n] + 1})
-            }
-            for name in axes if not limits else ():
-                smallest = next(n for n in range(1, tried[name] + 1) if runs({**tried, name: n}))
-                limits |= {name: f"min = {smallest}"} if smallest > sizes[name] else {}
-            lines = [f"axes.{n} = {{ example = {tried[n]}, {text} }}" for n, text in limits.items()]
-            if lines:
-                return f"only other sizes: {', '.join(lines)}"
+    if axes:
+        for factor in range(2, 33):
+            tried = {**sizes, **{name: factor * (5 + 2 * n) for n, name in enumerate(axes)}}
+            if runs(tried):
+                limits = {
+                    n: f"multiple_of = {factor}"
+                    for n in axes
+                    if not runs({**tried, n: tried[n] + 1})
+                }
+                if not limits:
+                    for name in axes:
+                        smallest = next(
+                            n for n in range(1, tried[name] + 1) if runs({**tried, name: n})
+                        )
+                        limits |= {name: f"min = {smallest}"} if smallest > sizes[name] else {}
+                lines = [
+                    f"axes.{n} = {{ example = {tried[n]}, {text} }}" for n, text in limits.items()
+                ]
+                if lines:
+                    return f"only other sizes: {', '.join(lines)}"
     return _find_working_shape(runs, spec, sizes, numbers)
 
 

@@ -362,12 +362,13 @@ _ROOM = 16
 _TOO_LARGE = "the run computes too many elements"
 
 
-# A wide tensor does not show whether a run grows with a size or with its square, as attention does.
-# A count of elements is the same on each machine, unlike a time.
 def list_measured_sets(
     model: Model, spec: ModelSpec, root: Path, sets: Sequence[InputSet]
 ) -> tuple[list[InputSet], tuple[str, ...]]:
     """Return sets with largest sizes, of which a run shows that they are affordable.
+
+    A wide tensor does not show whether a run grows with a size or with its square, as attention
+    does. A count of elements is the same on each machine, unlike a time.
 
     `sets`: The usual sets, the declared one first.
 

@@ -284,7 +284,10 @@ def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[
     """
     texts = []
     for index in range(len(pairs[0][0])):
-        count, total, largest, name = 0, 0, 0.0, ""
+        count = 0
+        total = 0
+        largest = 0.0
+        name = ""
         columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
         for declared, exact in _pair_items(columns):
             name = name or str(declared.dtype).removeprefix("torch.")
@@ -335,12 +338,14 @@ _NAMES = {
 }
 
 
-# A run in float64 is many times slower than in float32. A sample without it is compared with the
-# float32 outputs. That bound leaves room for PyTorch's own error, so a file that passes it would
-# also pass against float64 (`checks/comparison/tolerance.py` has the proof). Only a file that
-# fails needs the other float64 runs.
 def digest_tables(model: Model) -> tuple[TableParts, ...]:
-    """Return the digests of the weights; a tensor with two names counts once."""
+    """Return the digests of the weights; a tensor with two names counts once.
+
+    A run in float64 is many times slower than in float32. A sample without it is compared with the
+    float32 outputs. That bound leaves room for PyTorch's own error, so a file that passes it would
+    also pass against float64 (`checks/comparison/tolerance.py` has the proof). Only a file that
+    fails needs the other float64 runs.
+    """
     tables = []
     for weight in {id(item): item for item in (*model.parameters(), *model.buffers())}.values():
         if weight.dtype in _NAMES and weight.ndim == 2 and len(weight) >= MIN_ROWS:

@@ -157,12 +157,14 @@ class _AttributeTable:
 _MAX_NAMES = 3
 
 
-# A file keeps nothing between calls. A model whose weights change in a call, or whose outputs
-# depend on its earlier inputs, has no right file. Buffers may change if no output depends on
-# them.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReversedCalls:
-    """The result of the declared call after other calls."""
+    """The result of the declared call after other calls.
+
+    A file keeps nothing between calls. A model whose weights change in a call, or whose outputs
+    depend on its earlier inputs, has no right file. Buffers may change if no output depends on
+    them.
+    """
 
     problem: str = ""
     """Why there are no such calls."""

@@ -166,7 +166,9 @@ class _StateWatch:
     """
 
     def __init__(self, model: Model, spec: ModelSpec, root: Path, sets: Sequence[InputSet]) -> None:
-        self._model, self._spec, self._root = model, spec, root
+        self._model = model
+        self._spec = spec
+        self._root = root
         self._values = PythonState(model)
         self.buffers = BufferSnapshot(model)
         self.reverse = call_in_reverse(model, spec, root, sets)

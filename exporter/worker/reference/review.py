@@ -69,12 +69,14 @@ _CASTS = frozenset({"aten::_to_copy"})
 _Key = tuple[int, int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
-# PyTorch promises no order of equal values for `topk` and `sort`. ONNX selects the lower index
-# first. Output: `SelectionRecorder`, whose run selects as ONNX does, and an `IndexSelection` for
-# each output that consists of indices.
 @dataclass(frozen=True, slots=True)
 class IndexSelection:
-    """Indices with the values that they select from."""
+    """Indices with the values that they select from.
+
+    PyTorch promises no order of equal values for `topk` and `sort`. ONNX selects the lower index
+    first. So a run that selects as ONNX does (`SelectionRecorder`) gives one for each output that
+    consists of indices.
+    """
 
     keys: torch.Tensor
     """The values in rows: an index selects one of its row."""

@@ -30,12 +30,14 @@ from exporter.worker.reference.eager_run import (
 from exporter.worker.reference.noise import LARGEST_NOISE, compute_noise, compute_scale
 
 
-# A step of a rollout receives outputs of the step before it: states, caches, and the token with the
-# largest logit. The file has to run the same loop with its own outputs; see `checks/rollout.py`.
 def compute_reference(
     model: Model, spec: ModelSpec, inputs: Tensors, folder: JobFolder, _: Path
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs.
+
+    A step of a rollout receives outputs of the step before it: states, caches, and the token with
+    the largest logit. The file has to run the same loop with its own outputs; see
+    `checks/rollout.py`.
 
     The steps of a model that generates begin with each prompt and an empty cache, and have the
     tokens of `generate`.

@@ -85,12 +85,14 @@ def read_draft_report(program: Any) -> tuple[DraftFailure, ...]:
     )
 
 
-# `torch.onnx.export` captures and decomposes a model again for each opset. The worker captures it
-# once, with the same patches: recurrent layers over a dynamic sequence become a loop, sizes 0 and
-# 1 are not special, and `torch.onnx.is_in_onnx_export()` is true.
 @contextmanager
 def patch_capture(*, dynamic: bool) -> Iterator[None]:
-    """Apply the patches of the public export; `dynamic` if an axis is dynamic."""
+    """Apply the patches of the public export; `dynamic` if an axis is dynamic.
+
+    `torch.onnx.export` captures and decomposes a model again for each opset. The worker captures it
+    once, with the same patches: recurrent layers over a dynamic sequence become a loop, sizes 0 and
+    1 are not special, and `torch.onnx.is_in_onnx_export()` is true.
+    """
     with ExitStack() as patches:
         if is_enabled("capture"):
             from torch.fx.experimental import _config

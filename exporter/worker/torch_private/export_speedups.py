@@ -257,11 +257,13 @@ _DTYPES = frozenset(
 _LISTS_WEIGHTS = 5
 
 
-# torch puts all weights into one message, serializes it and copies the bytes. That needs three
-# times the memory of the weights. Here the weights remain the tensors of the model.
 @dataclass(slots=True)
 class DetachedWeights:
-    """The weights of one export."""
+    """The weights of one export.
+
+    torch puts all weights into one message, serializes it and copies the bytes. That needs three
+    times the memory of the weights. Here the weights remain the tensors of the model.
+    """
 
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
     """By their names in the graph."""

@@ -40,12 +40,14 @@ from exporter.worker.reference.rollout import make_loops
 _SMALL = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
 
 
-# In the worker, PyTorch and other files would hide both. A device with an environment is measured
-# in a process of that environment.
 def measure_session(
     root: Path, folder: Path, opset: int, spec: ModelSpec, device: Device
 ) -> LoadFigures:
-    """Load the file of a job, run it once on the declared inputs, and return the figures."""
+    """Load the file of a job, run it once on the declared inputs, and return the figures.
+
+    In the worker, the memory and the threads of PyTorch and of other files would hide the figures
+    of this one. A device with an environment is measured in a process of that environment.
+    """
     job = JobFolder(folder)
     kernels = load_kernels(spec, root)
     context = CheckContext(

@@ -78,7 +78,9 @@ class _Observer:
     """The observations of one process."""
 
     def __init__(self, output: Path, model: str, package: str) -> None:
-        self._output, self._model, self._package = output, model, package
+        self._output = output
+        self._model = model
+        self._package = package
         self._started: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._constructions: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
         self._loaded: set[type] = set()

@@ -102,7 +102,9 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
     if not observation.sample:  # of `add`
         return ProbeResult()
     state = torch.load(observation.state, weights_only=True, mmap=True)
-    file, names, notes = "", StateNames(), list[str]()
+    file = ""
+    names = StateNames()
+    notes = list[str]()
     if not _is_equal(read_state(model), state):
         tables = [
             (path, *each) for path in reversed(observation.files) for each in _read_tables(path)
@@ -184,7 +186,9 @@ class _Prober:
     """Runs one model; a result for the same sizes is computed once."""
 
     def __init__(self, model: Model, spec: ModelSpec, root: str, observation: Observation) -> None:
-        self._model, self._spec, self._root = model, spec, Path(root)
+        self._model = model
+        self._spec = spec
+        self._root = Path(root)
         self._observation = observation
         self._base: Shapes = tuple(tuple(map(int, item.shape)) for item in spec.inputs)
         self._results: dict[Shapes, Shapes | None] = {}
