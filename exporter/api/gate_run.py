@@ -239,8 +239,8 @@ def _find_causes(
     causes = {}
     for each in run.records:
         known = baseline.models.get(each.cell.model)
-        tools = (known.tools if known else run.tools, run.tools)
-        if cause := find_cause(each, manifest, tools, diffs):
+        old_tools = known.tools if known else run.tools
+        if cause := find_cause(each, manifest, old_tools, run.tools, diffs):
             causes[each.cell] = cause
     return causes
 

@@ -108,11 +108,12 @@ def compare_with_revision(
     relaxed_states = find_state_changes(revision.baseline, branch.states, promised, gate)
     changed_states = find_state_changes(branch.baseline, branch.states, promised, gate)
     # If a removed cell was accepted, it has the finding `missing` already.
-    hashes = (revision.hashes, branch.hashes)
     relaxed = (
         finding
         for finding in (
-            *find_contract_changes(revision.manifest, branch.manifest, hashes),
+            *find_contract_changes(
+                revision.manifest, branch.manifest, revision.hashes, branch.hashes
+            ),
             *_find_unread_entries(revision, promised),
             *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
         )

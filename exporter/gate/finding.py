@@ -85,7 +85,8 @@ class Cause:
 def find_cause(
     record: Record,
     manifest: Manifest,
-    tools: tuple[Mapping[str, str], Mapping[str, str]],
+    old_tools: Mapping[str, str],
+    new_tools: Mapping[str, str],
     diffs: Mapping[str, str],
 ) -> Cause | None:
     """Return the changes since the accepted state; None if nothing is known to have changed."""
@@ -94,7 +95,7 @@ def find_cause(
     known = [record.blame.first.source] if record.blame and record.blame.first else []
     failing = {*known, *record.lines}
     files = [source.file for source in record.sources if source.file in diffs]
-    if not files and tools[0] == tools[1]:
+    if not files and old_tools == new_tools:
         return None
     changes = [_rank_lines(read_change(file, diffs[file]), attribute, failing) for file in files]
     # The file with a failing line first, then the one that defines the model.
@@ -102,9 +103,9 @@ def find_cause(
     cause = Cause(
         sources=tuple(changes),
         tools=tuple(
-            f"{name} {tools[0].get(name, 'none')} to {tools[1].get(name, 'none')}"
-            for name in sorted(tools[0].keys() | tools[1].keys())
-            if tools[0].get(name, "none") != tools[1].get(name, "none")
+            f"{name} {old_tools.get(name, 'none')} to {new_tools.get(name, 'none')}"
+            for name in sorted(old_tools.keys() | new_tools.keys())
+            if old_tools.get(name, "none") != new_tools.get(name, "none")
         ),
     )
     return cause if str(cause) else None

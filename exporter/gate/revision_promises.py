@@ -46,7 +46,7 @@ from exporter.records.record import CellId
 #: The hashes of data files and functions, by model and by the kind and the subject of a finding.
 ContractHashes: TypeAlias = Mapping[str, Mapping[tuple[FindingKind, str], str]]
 
-_Side: TypeAlias = tuple[Manifest, ModelSpec, ContractHashes]
+_NO_HASHES: ContractHashes = {}
 
 #: The settings of a project that its entries refer to.
 _OF_DEVICES = {"devices", "toolchains"}
@@ -57,7 +57,10 @@ _SEVERITY: Mapping[Action, int] = {"ignore": 0, "warn": 1, "block": 2}
 
 
 def find_contract_changes(
-    before: Manifest, after: Manifest, hashes: tuple[ContractHashes, ContractHashes] = ({}, {})
+    before: Manifest,
+    after: Manifest,
+    old_hashes: ContractHashes = _NO_HASHES,
+    new_hashes: ContractHashes = _NO_HASHES,
 ) -> tuple[GateFinding, ...]:
     """Compare the entries of two manifests, cell by cell; the policy of `before` applies.
 
@@ -65,12 +68,16 @@ def find_contract_changes(
     """
     current = {spec.id: spec for spec in after.models}
     findings = list(_find_weaker_settings(before, after))
-    devices = [each.project.model_dump_json(include=_OF_DEVICES) for each in (before, after)]
+    old_devices = before.project.model_dump_json(include=_OF_DEVICES)
+    new_devices = after.project.model_dump_json(include=_OF_DEVICES)
     for old in before.models:
         new = current.get(old.id)
-        digests = [each.get(old.id) for each in hashes]
-        entries = [each and each.model_dump_json(exclude={"line"}) for each in (old, new)]
-        if all(first == second for first, second in (devices, digests, entries)):
+        if (
+            old_devices == new_devices
+            and old_hashes.get(old.id) == new_hashes.get(old.id)
+            and new is not None
+            and old.model_dump_json(exclude={"line"}) == new.model_dump_json(exclude={"line"})
+        ):
             continue
         policy = before.project.gate.find_policy(old.id)
         promised = list_cells(new) if new else ()
@@ -88,19 +95,34 @@ def find_contract_changes(
                 )
                 if group not in compared:
                     # The promises of an invalid entry are unknown, and all its cells are red.
-                    sides = ((before, old, hashes[0]), (after, new, hashes[1]))
-                    compared[group] = [] if new.problems else list(_compare_cell(*sides, cell))
+                    if new.problems:
+                        compared[group] = []
+                    else:
+                        sides = (
+                            _Side(before, old, old_hashes.get(old.id, {})),
+                            _Side(after, new, new_hashes.get(old.id, {})),
+                        )
+                        compared[group] = list(_compare_cell(*sides, cell))
                 changes = compared[group]
             findings += [make_finding(kind, cell, change, policy) for kind, change in changes]
     reported = (finding for finding in findings if finding.action != "ignore")
     return tuple(sorted(reported, key=lambda finding: finding.sort_key))
 
 
+class _Side(NamedTuple):
+    """An entry in one of the two manifests that are compared."""
+
+    manifest: Manifest
+    spec: ModelSpec
+    hashes: Mapping[tuple[FindingKind, str], str]
+    """Those of its data files and functions."""
+
+
 def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[FindingKind, Change]]:
-    specs = [spec.resolve_cell(cell.opset, cell.device) for _, spec, _ in (old, new)]
-    before, after = (
-        _list_promises(side[0], spec, cell) for side, spec in zip((old, new), specs, strict=True)
-    )
+    old_spec = old.spec.resolve_cell(cell.opset, cell.device)
+    new_spec = new.spec.resolve_cell(cell.opset, cell.device)
+    before = _list_promises(old.manifest, old_spec, cell)
+    after = _list_promises(new.manifest, new_spec, cell)
     for (key, subject), value in before.items():
         name = f"{key} {subject}".strip()
         other = after.get((key, subject))
@@ -113,11 +135,11 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         is_other = key in DEFINING_KEYS and not is_dropped
         kind = FindingKind.REDEFINED if is_other else FindingKind.RELAXED
         yield kind, format_change(name, value, other)
-    for change in _find_lost_sizes(*specs):
+    for change in _find_lost_sizes(old_spec, new_spec):
         yield FindingKind.RELAXED, change
-    digests = [side[2].get(cell.model, {}) for side in (old, new)]
-    for kind, name in sorted(digests[0].keys() & digests[1].keys()):
-        first, second = (each[kind, name] for each in digests)
+    for kind, name in sorted(old.hashes.keys() & new.hashes.keys()):
+        first = old.hashes[kind, name]
+        second = new.hashes[kind, name]
         if first != second:
             yield kind, format_change(name, first[:_DIGITS], second[:_DIGITS])
 
@@ -193,36 +215,39 @@ class _Sizes(NamedTuple):
 
 def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[Change]:
     """Yield each input and axis that no longer takes every size that the old entry promises."""
-    old_axes, new_axes = ({axis.name: axis for axis in spec.axes} for spec in (old, new))
+    old_axes = {axis.name: axis for axis in old.axes}
+    new_axes = {axis.name: axis for axis in new.axes}
     shapes = {item.name: item.shape for item in new.inputs}
     # The dimensions of the old inputs that each axis of the new ones replaces.
-    sources: dict[str, set[Dim]] = {}
+    replaced: dict[str, set[Dim]] = {}
     for item in old.inputs:
         shape = shapes.get(item.name, ())
         pairs = list(zip(item.shape, shape, strict=False))
         if len(item.shape) != len(shape) or any(
-            a != b and not (isinstance(a, int) and b in new_axes) for a, b in pairs
+            old_dim != new_dim and not (isinstance(old_dim, int) and new_dim in new_axes)
+            for old_dim, new_dim in pairs
         ):
             yield format_change(f"shape of {item.name}", item.shape, shape)
             continue
-        for a, b in pairs:
-            if isinstance(b, str):
-                sources.setdefault(b, set()).add(a)
-
-    def compute_sizes(dim: Dim) -> _Sizes:
-        replaced = sources.get(dim, {dim}) if isinstance(dim, str) else {dim}
-        return _compute_sizes(next(iter(replaced)), old_axes)
-
-    for name in {**sources, **new_axes}:
-        axis, known = new_axes.get(name), old_axes.get(name)
-        dims = sources.get(name) or {*((name,) if known else ())}
-        if axis and name not in sources and not (axis.rule or axis.is_free):
+        for old_dim, new_dim in pairs:
+            if isinstance(new_dim, str):
+                replaced.setdefault(new_dim, set()).add(old_dim)
+    for name in {**replaced, **new_axes}:
+        axis = new_axes.get(name)
+        known = old_axes.get(name)
+        dims = replaced.get(name, set())
+        if not dims and known:
+            dims = {name}
+        if axis and name not in replaced and not (axis.rule or axis.is_free):
             continue  # only outputs have it
-        sizes = compute_sizes(name) if len(dims) == 1 else None
+        sizes = None
+        if len(dims) == 1:
+            sizes = _compute_old_sizes(name, replaced, old_axes)
         if axis and axis.rule and (known is None or axis.rule != known.rule or dims != {name}):
-            computed = _apply_rule(axis.rule, [compute_sizes(dim) for dim in axis.rule.operands])
+            operands = [_compute_old_sizes(dim, replaced, old_axes) for dim in axis.rule.operands]
+            computed = _apply_rule(axis.rule, operands)
             is_fixed = computed.low == computed.high and sizes and sizes[:2] == computed[:2]
-            sizes = computed if name not in sources or is_fixed else None
+            sizes = computed if name not in replaced or is_fixed else None
         if (
             axis is None
             or sizes is None
@@ -232,6 +257,14 @@ def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[Change]:
         ):
             before = ", ".join(f"{dim}" for dim in dims - {name}) or known
             yield format_change(f"axis {name}", before, axis)
+
+
+def _compute_old_sizes(
+    dim: Dim, replaced: Mapping[str, set[Dim]], axes: Mapping[str, Axis]
+) -> _Sizes:
+    """Return the sizes that the old entry promises for a dimension of the new one."""
+    old_dims = replaced.get(dim, {dim}) if isinstance(dim, str) else {dim}
+    return _compute_sizes(next(iter(old_dims)), axes)
 
 
 def _compute_sizes(dim: Dim, axes: Mapping[str, Axis]) -> _Sizes:

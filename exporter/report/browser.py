@@ -84,18 +84,22 @@ def build_index_data(
         "clusters": tuple(_describe_cluster(cluster) for cluster in clusters),
         "commits": tuple(str(point.commit) for point in history.trend),
         "trend": _drop_empty({"green": tuple(point.green for point in history.trend)}),
-        # The figures of a model at each commit; None if there is none.
-        "trends": {
-            spec.id: {
-                key: tuple(each and getattr(each, key) for each in points) for key in _FIGURES
-            }
-            for spec in (manifest.models if history.trend else ())
-            for points in [[point.models.get(spec.id) for point in history.trend]]
-        },
+        "trends": _list_trends(manifest, history) if history.trend else {},
         "compared_with": "the baseline" if history.baseline else "",
         "problems": tuple(join_lines(str(problem)) for problem in manifest.problems),
     }
     return head | _drop_empty(optional), rows
+
+
+def _list_trends(manifest: Manifest, history: AcceptanceHistory) -> dict[str, Row]:
+    """Return the figures of each model at each commit; None where there is none."""
+    trends: dict[str, Row] = {}
+    for spec in manifest.models:
+        points = [point.models.get(spec.id) for point in history.trend]
+        trends[spec.id] = {
+            key: tuple(point and getattr(point, key) for point in points) for key in _FIGURES
+        }
+    return trends
 
 
 def _drop_empty(values: Row) -> Row:

@@ -338,8 +338,7 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
         publication = Publication.from_folder(folder)
         kernels = load_kernels(spec, root)
         for device in (*target.devices, _CPU):
-            code = (kernels, root)
-            (record,) = prove_folder(folder, None, publication, spec, [device], code)
+            (record,) = prove_folder(folder, None, publication, spec, [device], kernels, root)
             failed = [each for each in record.checks if each.status is not Status.PASS]
             texts = [f"{each.check}: {each.message}" for each in failed]
             if not texts and record.status is not Status.PASS:
@@ -363,7 +362,8 @@ def prove_folder(
     publication: Publication,
     spec: ModelSpec,
     devices: Sequence[Device],
-    code: tuple[Kernels, Path],
+    kernels: Kernels,
+    root: Path,
 ) -> Iterator[Record]:
     """Yield the record of the published file, or of another one, on each device.
 
@@ -378,8 +378,8 @@ def prove_folder(
             opset=publication.opset,
             spec=spec.resolve_cell(publication.opset),
             reference=reference,
-            kernels=code[0],
-            root=code[1],
+            kernels=kernels,
+            root=root,
             file=file or folder / MODEL,
         )
         route = Route(exporter="file", capture="none", reason="published")

@@ -104,14 +104,16 @@ def check_folder(
         if not set(calls) <= set(known):
             raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
         spec = spec.model_copy(update={"manifest": kernels.manifest}) if kernels else spec
-        code = (_load_kernels(spec, root, kernels), root)
+        loaded = _load_kernels(spec, root, kernels)
         if (item.path / GENAI_CONFIG).exists():
             tokens = (check_tokens(item, publication, spec),)
         if tokens and item.file:
             fields = tokens[0].model_dump(include={"status", "check", "message"})
             records = tuple(Record(cell=cell, **fields) for cell in cells)
         else:
-            records = tuple(prove_folder(item.folder, item.file, publication, spec, devices, code))
+            records = tuple(
+                prove_folder(item.folder, item.file, publication, spec, devices, loaded, root)
+            )
     except (RuntimeUnavailable, DamagedFolder) as error:
         if isinstance(error, DamagedFolder):
             problems.append(str(error))

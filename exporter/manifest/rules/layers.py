@@ -181,7 +181,7 @@ class EffectiveSettings:
                 self.project.files.add(file)
                 root = self.project.root
                 name = file.relative_to(root).as_posix() if file.is_relative_to(root) else location
-                self._check_attribute(path, file, (name, attribute))
+                self._check_attribute(path, file, name, attribute)
             return text
         hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
         if location.endswith(SAVED_MODELS):
@@ -200,7 +200,7 @@ class EffectiveSettings:
         if not name:
             return text
         file = self.project.find_file(name) or self.project.root / name
-        self._check_attribute(path, file, (name, attribute))
+        self._check_attribute(path, file, name, attribute)
         return f"{self.relate(path, location)}:{attribute}"
 
     def check_functions(self, path: KeyPath, table: Table) -> Table:
@@ -245,8 +245,7 @@ class EffectiveSettings:
         self.add_problem(path, f"the file {quote(name)} does not exist{hint}")
         return ""
 
-    def _check_attribute(self, path: KeyPath, file: Path, reference: tuple[str, str]) -> None:
-        name, attribute = reference
+    def _check_attribute(self, path: KeyPath, file: Path, name: str, attribute: str) -> None:
         module = self.project.read_names(file, name)
         if isinstance(module, Problem):
             self.report.add(module)

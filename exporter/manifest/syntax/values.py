@@ -175,11 +175,12 @@ def is_in_range(version: str, versions: str) -> bool:
     release = _RELEASE.match(version)
     if release is None:
         return False
-    return all(
-        _OPERATORS[match[1]]((*_parse(release[0]), *(0 for _ in bound))[: len(bound)], bound)
-        for match in _BOUND.finditer(versions)
-        for bound in [_parse(match[2])]
-    )
+    for match in _BOUND.finditer(versions):
+        bound = _parse(match[2])
+        padded = (*_parse(release[0]), *(0 for _ in bound))[: len(bound)]
+        if not _OPERATORS[match[1]](padded, bound):
+            return False
+    return True
 
 
 def _parse(text: str) -> _Release:

@@ -363,7 +363,8 @@ def group_notes(cells: Iterable[Cell]) -> tuple[Row, ...]:
     groups = _group_files(
         (formats.clean_message(note), find_key(cell))
         for cell in cells
-        for note in (cell.record.notes if cell.record else ())
+        if cell.record
+        for note in cell.record.notes
         if not note.startswith(INITIAL_WEIGHTS)  # the contract has it
     )
     return tuple({"opsets": opsets, "text": text} for text, opsets in groups.items())
@@ -427,9 +428,11 @@ def build_check_table(device: str, cells: Sequence[Cell]) -> Row:
 
 
 def _list_results(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, ...]:
+    if cell.record is None:
+        return (None,) * len(checks)
     results = {
         result.check: summarize_result(result.status, tuple(result.metrics.items()))
-        for result in (cell.record.checks if cell.record else ())
+        for result in cell.record.checks
     }
     return tuple(results.get(check) for check in checks)
 

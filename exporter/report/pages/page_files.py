@@ -50,6 +50,7 @@ def build_overview(
     tables = matrix.build_matrix(manifest, by_model, history)
     by_id = {spec.id: spec for spec in manifest.models}
     specs = [by_id[row["model"]] for part in tables for row in part["rows"]]
+    support = [matrix.summarize_support(spec, by_model[spec.id]) for spec in specs]
     clusters = cluster_cells(red, manifest, history) if red else ()
     return {
         "project": manifest.project.name,
@@ -65,12 +66,7 @@ def build_overview(
         },
         "runtimes": _describe_runtimes(manifest, by_model, run.tools),
         "matrix": tables,
-        "support": tuple(
-            row
-            for spec in specs
-            for row in [matrix.summarize_support(spec, by_model[spec.id])]
-            if row[1]
-        ),
+        "support": tuple(row for row in support if row[1]),
         "variants": variants.build_rows(manifest.models, by_model),
         "metrics": artifacts.build_metric_rows(by_model),
         "red": {"cells": len(red), "clusters": clusters},
@@ -116,9 +112,10 @@ def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Row:
     for cell in cells:
         if not cell.is_beyond_runtime:
             loadable.setdefault((cell.id.model, cell.id.opset), set()).add(cell.id.device)
-    return {
-        "cells": len(selected),
-        "rows": tuple(
+    described: list[Row] = []
+    for (mark, outcome, reason), members in rows.items():
+        labels = _label_cells(members, loadable)
+        described.append(
             {
                 "mark": mark,
                 "outcome": outcome,
@@ -126,10 +123,8 @@ def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Row:
                 "labels": labels[:_LISTED_LABELS],
                 "more": max(0, len(labels) - _LISTED_LABELS),
             }
-            for (mark, outcome, reason), members in rows.items()
-            for labels in (_label_cells(members, loadable),)
-        ),
-    }
+        )
+    return {"cells": len(selected), "rows": tuple(described)}
 
 
 def _label_cells(

@@ -20,6 +20,7 @@ _REPEATED_PREFIX = 40
 def explain_failure(record: Record, project: Project | None = None) -> Row:
     """Return the diagnosis of a failure; a value is empty if it is unknown."""
     blame = record.blame
+    evidence = blame.evidence if blame else ()
     message = formats.clean_message(record.message)
     return {
         "code": record.failure_code,
@@ -27,8 +28,7 @@ def explain_failure(record: Record, project: Project | None = None) -> Row:
         # The input set that shows the failure.
         "sample": blame.sample if blame else "",
         "evidence": tuple(
-            replace_repetition(formats.clean_message(line), message)
-            for line in (blame.evidence if blame else ())
+            replace_repetition(formats.clean_message(line), message) for line in evidence
         ),
         # The first node that differs, as a sentence without its period.
         "divergence": describe_divergence(blame.first) if blame and blame.first else "",

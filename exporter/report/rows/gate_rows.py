@@ -36,8 +36,12 @@ from exporter.report.rows.cells import (
 )
 
 _GREEN = ("pass", "xfail")
-#: Labels of cells in one text, patterns in one command, and lines of a difference.
-_LISTED_LABELS, _LISTED_PATTERNS, _DIFF_LINES = 12, 6, 60
+#: Labels of cells in one text.
+_LISTED_LABELS = 12
+#: Patterns of cells in one command.
+_LISTED_PATTERNS = 6
+#: Lines of a difference.
+_DIFF_LINES = 60
 #: Kinds of findings in the first line.
 _LISTED_KINDS = 2
 #: A blocking finding -> the finding about its cell that follows from it.
@@ -342,13 +346,13 @@ def _describe_cost(findings: Sequence[GateFinding], context: GateContext) -> str
         runtime = _compare_figures(model, context).get("runtime", "")
         cost = f"the files load in ONNX Runtime from {runtime}; " if "→" in runtime else ""
         return f"{cost}`consumers` in an entry promises the oldest release"
-    uses = [
-        (old.error * new.largest_error / old.largest_error, new.largest_error)
-        for each in findings
-        if each.kind is FindingKind.RELAXED and each.before.startswith("tolerance")
-        for old, new in [_find_figures(each.cell, context)]
-        if old and new and old.error and old.largest_error and new.largest_error
-    ]
+    uses = []
+    for each in findings:
+        if each.kind is FindingKind.RELAXED and each.before.startswith("tolerance"):
+            old, new = _find_figures(each.cell, context)
+            if old and new and old.error and old.largest_error and new.largest_error:
+                share = old.error * new.largest_error / old.largest_error
+                uses.append((share, new.largest_error))
     if not uses:
         return ""
     share, error = max(uses)

@@ -63,9 +63,10 @@ def build_matrix(
         key=lambda item: (red.isdisjoint(item[1]), changed.isdisjoint(item[1])),
     )
     return tuple(
-        _build_part(name, {model: by_model[model] for model in ranked}, anchors, changed)
+        _build_part(
+            name, {model: by_model[model] for model in sorted(models, key=rank)}, anchors, changed
+        )
         for name, models in parts
-        for ranked in [sorted(models, key=rank)]
     )
 
 

@@ -59,11 +59,13 @@ def _propose(axes: Sequence[Axis]) -> Iterator[list[dict[str, int]]]:
     if len(axes) > 1:
         yield [{axis.name: max(axis.smallest, axis.multiple_of) for axis in axes}]
     for axis in axes:
-        yield [
-            {**others, axis.name: _find_multiple(axis, alignment)}
-            for alignment in _ALIGNMENTS
-            for others in ((even, {}) if len(axes) > 1 else (even,))
-        ]
+        alternatives: list[dict[str, int]] = []
+        for alignment in _ALIGNMENTS:
+            size = _find_multiple(axis, alignment)
+            alternatives.append({**even, axis.name: size})
+            if len(axes) > 1:
+                alternatives.append({axis.name: size})
+        yield alternatives
 
 
 def _find_multiple(axis: Axis, number: int) -> int:

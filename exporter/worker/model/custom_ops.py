@@ -154,10 +154,11 @@ def _build_failure(entry: CustomOp, reason: str) -> Failure:
 def _create_symbolic(entry: CustomOp, function: _Function) -> Callable[..., Any]:
     """Return a symbolic function that calls `function` with the operator's arguments."""
     signature = function.op_signature
+    items = signature.params if signature else ()
     # The kind is `v` for an input, and else the kind of the attribute.
     parameters: list[tuple[str, _Kind]] = [
         (item.name, _KINDS[item.type.name] if isinstance(item, AttributeParameter) else "v")
-        for item in (signature.params if signature else ())
+        for item in items
     ]
     outputs = len(function.to_function_proto().output)
 

@@ -31,11 +31,16 @@ class PassReport:
 
 
 def run_pass(
-    root: Path, spec: ModelSpec, each: FilePass, paths: tuple[Path, Path], samples: tuple[Path, ...]
+    root: Path,
+    spec: ModelSpec,
+    file_pass: FilePass,
+    source: Path,
+    target: Path,
+    samples: tuple[Path, ...],
 ) -> PassReport:
-    """Call a pass of an entry."""
-    source, target = paths
-    opened, reads = OpenedFiles(), watch_variables()
+    """Call a pass of an entry, which reads the file `source` and writes `target`."""
+    opened = OpenedFiles()
+    reads = watch_variables()
     problem = ""
     detail = ""
     is_out_of_memory = False
@@ -43,10 +48,12 @@ def run_pass(
     with opened.watch():
         try:
             prepend_to_path(root)
-            function = load_attribute(each.call, (root / spec.manifest).parent)
+            function = load_attribute(file_pass.call, (root / spec.manifest).parent)
             if not callable(function):
-                raise TypeError(f"{each.call} is a {type(function).__name__}, expected a function")
-            arguments: dict[str, Any] = dict(each.arguments)
+                raise TypeError(
+                    f"{file_pass.call} is a {type(function).__name__}, expected a function"
+                )
+            arguments: dict[str, Any] = dict(file_pass.arguments)
             if "samples" in inspect.signature(function).parameters:
                 tables = [read_sample(path, spec).inputs for path in samples]
                 arguments["samples"] = [{n: a.copy() for n, a in table.items()} for table in tables]

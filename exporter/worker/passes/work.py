@@ -81,7 +81,7 @@ def apply(
     for number in range(len(spec.passes)):
         source, target = files[-1], _make_path(folder, number + 1, opset)
         digests = _hash_files(source)
-        report = _run(output, spec, number, (source, target), samples)
+        report = _run(output, spec, number, source, target, samples)
         if report.problem:
             status = Status.KILLED if report.is_out_of_memory else Status.ERROR
             has_limit = report.is_out_of_memory and spec.memory is not None
@@ -137,14 +137,16 @@ def _run(
     output: JobOutput,
     spec: ModelSpec,
     number: int,
-    paths: tuple[Path, Path],
+    source: Path,
+    target: Path,
     samples: Sequence[Path],
 ) -> PassReport:
     arguments = {
         "root": output.root.resolve(),
         "spec": spec,
-        "each": spec.passes[number],
-        "paths": [path.resolve() for path in paths],
+        "file_pass": spec.passes[number],
+        "source": source.resolve(),
+        "target": target.resolve(),
         "samples": [path.resolve() for path in samples],
     }
 
@@ -239,33 +241,32 @@ def explain(
     after = proof.context.path if broken == len(sources) else sources[broken]
     message = f"{name_pass(spec, number)} breaks the file: {record.message}"
     yield {"message": message, "broken_pass": broken}
-    yield {"blame": _blame_pass(record, (sources[number], after), proof.context, device)}
+    yield {"blame": _blame_pass(record, sources[number], after, proof.context, device)}
 
 
 def _blame_pass(
-    record: Record, paths: tuple[Path, Path], context: CheckContext, device: Device
+    record: Record, source: Path, target: Path, context: CheckContext, device: Device
 ) -> Blame | None:
     """Return the sample that fails after the pass, and the first value that differs."""
-    context = replace(context, file=paths[1])
-    session = open_session(paths[1], device, context.kernels)
+    context = replace(context, file=target)
+    session = open_session(target, device, context.kernels)
     sample = find_failing_sample(record.check or "", context, session, device.name)
     if sample is None or sample.error:
         return None
     replay = SampleReplay(context, device.name, sample)
-    before = replay.compare(open_session(paths[0], device, context.kernels))
+    before = replay.compare(open_session(source, device, context.kernels))
     after = replay.compare(session)
 
     def load(path: Path) -> Session:
         return open_session(path, device, context.kernels)
 
-    values = [
-        RuntimeValues(name, path, replay.data.inputs, load)
-        for name, path in zip(("the file before the pass", "the file"), paths, strict=True)
-    ]
+    inputs = replay.data.inputs
+    source_values = RuntimeValues("the file before the pass", source, inputs, load)
+    target_values = RuntimeValues("the file", target, inputs, load)
     return Blame(
         culprit=Culprit.PASS,
         sample=sample.name,
         evidence=(f"before the pass: {before.text}", f"after the pass: {after.text}"),
-        first=DivergenceSearch(FileGraph(paths[1]), values[1], values[0]).find(),
+        first=DivergenceSearch(FileGraph(target), target_values, source_values).find(),
         allowed=replay.list_limits(),
     )

@@ -181,14 +181,17 @@ def hide_masked_values(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Ou
 
 
 def copy_masked_values(
-    spec: ModelSpec, declared: tuple[Tensors, Outputs], other: tuple[Tensors, Outputs]
+    spec: ModelSpec,
+    inputs: Tensors,
+    outputs: Outputs,
+    other_inputs: Tensors,
+    other_outputs: Outputs,
 ) -> Outputs:
     """Return other outputs with the declared values at positions that either mask excludes.
 
     The result differs from the declared outputs only at positions that both runs compare. An
     output with a mask and another shape becomes the declared one.
     """
-    (inputs, outputs), (other_inputs, other_outputs) = declared, other
     if not any(output.masked_by for output in spec.outputs):
         return other_outputs
     columns = zip(spec.outputs, outputs, other_outputs, strict=True)

@@ -313,11 +313,11 @@ def _measure_spread(
     spec: ModelSpec, declared: _Run, runs: Sequence[_Run]
 ) -> tuple[float | None, ...]:
     """Return how much each output depends on values and sizes of the inputs."""
-    first = (declared.inputs, declared.outputs or ())
+    outputs = declared.outputs or ()
 
     def list_outputs(chosen: Iterable[_Run]) -> list[Outputs]:
         return [
-            copy_masked_values(spec, first, (run.inputs, run.outputs))
+            copy_masked_values(spec, declared.inputs, outputs, run.inputs, run.outputs)
             for run in chosen
             if run.outputs is not None
         ]
@@ -331,7 +331,7 @@ def _measure_spread(
         and not (run.chosen.special and any(map(has_nan, run.outputs or ())))
     ]
     other_sizes = [run for run in runs if run.chosen.kind in ("axis", "case")]
-    return compute_spread(first[1], list_outputs(other_values), list_outputs(other_sizes))
+    return compute_spread(outputs, list_outputs(other_values), list_outputs(other_sizes))
 
 
 def _list_unproved_inputs(

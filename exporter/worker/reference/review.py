@@ -472,12 +472,11 @@ def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
             continue
         with exact.watch():
             run_in_float64(float64_model, reviewer.spec, inputs)
-        choices = [
-            recorder.find(output) if isinstance(output, torch.Tensor) else None
-            for output in outputs
-        ]
         path = reviewer.folder.sample(sample.index)
-        selections = [_describe(choice, exact.keys) for choice in choices]
+        selections: list[SelectionData | None] = []
+        for output in outputs:
+            choice = recorder.find(output) if isinstance(output, torch.Tensor) else None
+            selections.append(_describe(*choice, exact.keys) if choice else None)
         write_ties(path, [to_value(output) for output in outputs], selections)
         samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
     return reference.model_copy(update={"samples": tuple(samples.values())})
@@ -512,12 +511,9 @@ def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference
 
 
 def _describe(
-    choice: tuple[int, IndexSelection] | None, exact_keys: list[torch.Tensor]
-) -> SelectionData | None:
+    number: int, selection: IndexSelection, exact_keys: list[torch.Tensor]
+) -> SelectionData:
     """Return a selection with the rounding of its values, measured by float64."""
-    if choice is None:
-        return None
-    number, selection = choice
     is_float = selection.keys.is_floating_point()
     keys = to_numpy(selection.keys.to(torch.float64 if is_float else torch.int64))
     exact = np.full(keys.shape, not is_float)

@@ -45,8 +45,8 @@ def measure_session(
 ) -> LoadFigures:
     """Load the file of a job, run it once on the declared inputs, and return the figures.
 
-    In the worker, the memory and the threads of PyTorch and of other files would hide the figures
-    of this one. A device with an environment is measured in a process of that environment.
+    In the worker, PyTorch and other files would hide the seconds and the memory of this load. A
+    device with an environment is measured in a process of that environment.
     """
     job = JobFolder(folder)
     kernels = load_kernels(spec, root)

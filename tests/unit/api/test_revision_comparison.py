@@ -332,9 +332,9 @@ def test_a_data_file_with_another_content_is_a_warning() -> None:
     find = partial(find_contract_changes, manifest, manifest)
     key = (FindingKind.REDEFINED, f"content of {path}")
     one, two = ({manifest.models[0].id: {key: digit * 64}} for digit in "12")
-    assert find((one, one)) == ()
-    assert find(({}, one)) == ()
-    findings = find((one, two))
+    assert find(one, one) == ()
+    assert find({}, one) == ()
+    findings = find(one, two)
     assert {each.kind for each in findings} == {FindingKind.REDEFINED}
     assert findings[0].before == f"content of {path}: 111111111111"
 

@@ -31,7 +31,7 @@ def explain(lines: tuple[str, ...] = (), tools: dict[str, str] = TOOLS, **diffs:
     record = make_record("alexnet/18/cpu", "fail", sources=SOURCES, lines=lines)
     files = {"source": "models/vision.py", "other": "o.py"}
     named = {files[name]: diff for name, diff in diffs.items()}
-    return str(find_cause(record, MANIFEST, (TOOLS, tools), named) or "")
+    return str(find_cause(record, MANIFEST, TOOLS, tools, named) or "")
 
 
 def test_added_replaced_and_removed_lines_are_found() -> None:
