@@ -98,7 +98,8 @@ def prove(
         table = _describe(module, inputs, axes or {}, outputs, folder / "manifests")
         cases = [*table.pop("cases"), *entry.pop("cases", ())]
         table |= {"opsets": opsets if isinstance(opsets, int | str) else list(opsets), **entry}
-        table |= {"cases": cases} if cases else {}
+        if cases:
+            table |= {"cases": cases}
         lines = [f"{key} = {format_toml_value(value)}" for key, value in table.items()]
         text = "\n".join(("format = 1", "[models.module]", 'source = "module.py:load"', *lines))
         git = find_git_folder(Path())

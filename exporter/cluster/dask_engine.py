@@ -185,7 +185,8 @@ class _Attempt:
         host, self.host = self.host, ""
         if host and self.announcement is not None:
             self.lost_hosts.append(host)
-        self.avoided |= {host} if host else set()
+        if host:
+            self.avoided |= {host}
         return host
 
     def make_result(self, exit_kind: ExitKind) -> JobResult:

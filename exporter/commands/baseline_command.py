@@ -122,7 +122,8 @@ def review(context: click.Context, root: Path) -> int:
         if choice == "a":
             reason = click.prompt("reason", default=reason or None, value_proc=_read_reason)
             reasons |= dict.fromkeys(cells, reason)
-        rejected += [rows[0].subject] if choice == "r" else []
+        if choice == "r":
+            rejected.append(rows[0].subject)
         skipped += choice == "s"
     if reasons:
         accept(acceptance, reasons)

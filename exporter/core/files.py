@@ -177,7 +177,11 @@ def make_accessible(folder: Path, *, is_recursive: bool = True) -> None:
         with suppress(OSError):
             mode = path.lstat().st_mode
             is_folder = stat.S_ISDIR(mode)
-            needed = _FOLDER_ACCESS if is_folder else _FILE_ACCESS if stat.S_ISREG(mode) else 0
+            needed = 0
+            if is_folder:
+                needed = _FOLDER_ACCESS
+            elif stat.S_ISREG(mode):
+                needed = _FILE_ACCESS
             if mode & needed != needed:
                 path.chmod(stat.S_IMODE(mode) | needed)
             if is_folder and depth > _MAX_DEPTH:

@@ -111,7 +111,8 @@ def _remove_outer_links(files: Path, project: Path) -> tuple[str, ...]:
         for path in (Path(folder, name) for name in (*folders, *names)):
             if path.is_symlink() and not _is_inside(path, files):
                 path.unlink()
-                removed += [os.path.relpath(path, project)] if path.is_relative_to(project) else []
+                if path.is_relative_to(project):
+                    removed.append(os.path.relpath(path, project))
     return tuple(sorted(removed))
 
 

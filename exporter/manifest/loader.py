@@ -395,7 +395,8 @@ def _keep_valid_ids(
             continue
         texts = [str(problem) for problem in invalid_ids.get(spec.id, ())]
         earlier = by_id.get(spec.id)
-        texts += earlier.problems if earlier else ()
+        if earlier:
+            texts += earlier.problems
         problems = tuple(dict.fromkeys((*texts, *spec.problems)))
         by_id[spec.id] = (earlier or spec).model_copy(update={"problems": problems})
     return tuple(by_id.values())

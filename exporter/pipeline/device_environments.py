@@ -181,7 +181,8 @@ def _shares_pip(interpreter: str) -> bool:
 def _list_current_folders() -> list[str]:
     folders = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     folders += site.getsitepackages()
-    folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
     folders += read_shared_packages(Path(sys.prefix))
     return [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
 

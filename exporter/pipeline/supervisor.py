@@ -142,8 +142,12 @@ def read_log_tail(job: Job, announcement: Announcement | None) -> str:
     starts = [index for index, line in enumerate(lines) if line.startswith(_REPORTS)]
     # An error has the stack of its thread below its first line.
     errors = [index for index in starts if lines[index].startswith(_REPORTS[0])]
-    first = errors[-1] if errors else starts[0] if starts else None
-    lines = lines[-_TAIL_LINES:] if first is None else lines[first:][:_TAIL_LINES]
+    if errors:
+        lines = lines[errors[-1] :][:_TAIL_LINES]
+    elif starts:
+        lines = lines[starts[0] :][:_TAIL_LINES]
+    else:
+        lines = lines[-_TAIL_LINES:]
     return "\n".join(redact(line, limit=_LINE_LENGTH) for line in lines)
 
 

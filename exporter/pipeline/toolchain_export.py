@@ -84,8 +84,10 @@ def _export_part(
     stored = build.stored
     observer.on_note(f"toolchain {name}: exporting {pluralize(len(cells), 'cell')}")
     arguments = [f"--suffix={name}", f"--jobs={build.engine.local_workers}"]
-    arguments += ["--force"] if options.force else []
-    arguments += ["--thorough"] if options.thorough else []
+    if options.force:
+        arguments.append("--force")
+    if options.thorough:
+        arguments.append("--thorough")
     environment = dict(options.environment)
     if build.store:
         environment[_STORE_VARIABLE] = str(build.store.path)
@@ -117,7 +119,8 @@ def _report_model(build: Build, model: str, cells: Iterable[PlannedCell]) -> Non
         if planned.cell.model == model and (record := build.stored.get(planned.cell)):
             record = build.validator.apply_expectations(record)
             build.observer.on_cell_done(record)
-            red += [record.cell] if record.status.is_red else []
+            if record.status.is_red:
+                red.append(record.cell)
     build.observer.on_model_done(model)
     if build.options.fail_fast and red:
         raise StoppedByFailure(str(red[0]))

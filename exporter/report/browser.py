@@ -138,9 +138,16 @@ def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[Row, ...]:
     words = [cell.mark.word for cell in cells]
     marks = []
     for status, mark in formats.MARKS.items():
-        family = "good" if status.is_green else "bad" if status.is_red else "open"
-        marks.append(("foreseen" if status is Status.XFAIL else family, mark))
-    marks += [("open", formats.ELSEWHERE)] if formats.ELSEWHERE.word in words else []
+        family = "open"
+        if status is Status.XFAIL:
+            family = "foreseen"
+        elif status.is_green:
+            family = "good"
+        elif status.is_red:
+            family = "bad"
+        marks.append((family, mark))
+    if formats.ELSEWHERE.word in words:
+        marks.append(("open", formats.ELSEWHERE))
     return tuple(
         {
             "word": mark.word,

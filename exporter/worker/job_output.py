@@ -197,7 +197,8 @@ class JobOutput:
         advice = list(record.advice)
         if names and record.status.is_red:
             release = describe_release()
-            advice += [release] if release not in record.message else []
+            if release not in record.message:
+                advice.append(release)
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "notes": (

@@ -77,8 +77,10 @@ class LiveProgress(LineProgress):
         )
         remaining = self.total - self.done
         texts = [f"{self.done}/{self.total} cells"]
-        texts += [f"{self.red} red"] if self.red else []
-        texts += [f"{self.restored} restored"] if self.restored else []
+        if self.red:
+            texts.append(f"{self.red} red")
+        if self.restored:
+            texts.append(f"{self.restored} restored")
         texts.append(_format_clock(now - self._started))
         if self.has_finished_model and remaining:
             seconds = (now - self._started) / self.done * remaining

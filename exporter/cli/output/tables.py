@@ -98,7 +98,8 @@ def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
             branches = [each for each in record.notes if TRACED_BRANCH in each]
             texts += [f"the trace keeps one branch: {note}" for note in branches]
         untracked = " and ".join(record.untracked)
-        texts += [f"runs in each export: {untracked} cannot be tracked"] if untracked else []
+        if untracked:
+            texts.append(f"runs in each export: {untracked} cannot be tracked")
         for text in texts:
             models.setdefault(text, {})[record.cell.model] = None
     for text, names in models.items():

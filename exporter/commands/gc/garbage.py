@@ -120,7 +120,8 @@ def _find_used_weights(
         if record is None:
             return None
         unrecorded.discard(record.cell.opset)
-        names |= set(record.artifact.external_data) if record.artifact else set()
+        if record.artifact:
+            names |= set(record.artifact.external_data)
     return None if unrecorded else names
 
 

@@ -116,14 +116,16 @@ def _format_tensors(
     for name, group in groups.items():
         first, dtype = group[0], group[0]["dtype"]
         words = [f'name = "{name}"', f"shape = {json.dumps(first['shape'])}"]
-        words += [] if dtype == "float32" else [f'dtype = "{dtype}"']
+        if dtype != "float32":
+            words.append(f'dtype = "{dtype}"')
         if "mask" in name:
             side = "left" if "total" in first["shape"] else "right"
             words.append(f'fill = {{ mask = "{side}" }}')
         elif "int" in dtype and "." not in name:
             rows = measured["limit"] or 64 if name == "position_ids" else measured["vocabulary"]
             words.append(f"fill = {{ randint = [0, {rows}] }}")
-        words += [f"repeat = {{ layer = {len(group)} }}"] if "{" in name else []
+        if "{" in name:
+            words.append(f"repeat = {{ layer = {len(group)} }}")
         yield f"  {{ {', '.join(words)} }},"
 
 

@@ -65,7 +65,8 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
     if (before := read_text(noxfile)) is not None:
         text, note = _add_session(before, is_package=is_package)
         changes.append(FileChange(path=noxfile, text=text, before=before))
-        notes += [f"noxfile.py: {note}"] if note else []
+        if note:
+            notes.append(f"noxfile.py: {note}")
     if github:
         path = root / ".github" / "workflows" / "onnx.yml"
         before = read_text(path)
@@ -83,7 +84,8 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
         before = read_text(path)
         text, note = _add_hook(before)
         changes.append(FileChange(path=path, text=text, before=before))
-        notes += [f"{path.name}: {note}"] if note else []
+        if note:
+            notes.append(f"{path.name}: {note}")
     return NewProject(changes=tuple(changes), notes=tuple(notes))
 
 

@@ -96,7 +96,8 @@ def record_command(
         # The exporter may be on the path only because it was started in its folder.
         checkout = str(Path(__file__).parents[3])
         paths = [str(hook), environment.get("PYTHONPATH", "")]
-        paths += [] if "site-packages" in checkout else [checkout]
+        if "site-packages" not in checkout:
+            paths.append(checkout)
         variables = {**environment, "PYTHONPATH": ":".join(filter(None, paths))}
         code = run_program(command, {**variables, "PYTHONUNBUFFERED": "1"}, on_line, seconds)
         calls = list(_read_observations(output))

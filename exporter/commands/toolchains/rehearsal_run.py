@@ -120,9 +120,12 @@ def export_with_packages(
     builds = BuildFolder.from_project(project).path / toolchains.REHEARSALS_FOLDER
     build = BuildFolder(builds / name)
     arguments = ["--no-store", f"--suffix={CURRENT}"]
-    arguments += [f"--jobs={options.jobs}"] if options.jobs else []
-    arguments += ["--thorough"] if options.thorough else []
-    arguments += [f"--exporter={options.exporter}"] if options.exporter else []
+    if options.jobs:
+        arguments.append(f"--jobs={options.jobs}")
+    if options.thorough:
+        arguments.append("--thorough")
+    if options.exporter:
+        arguments.append(f"--exporter={options.exporter}")
     arguments += ["--", *map(str, cells)]
     return run_nested_export(project, installed, build, arguments, environment, on_line)
 

@@ -51,7 +51,8 @@ def describe_machine() -> str:
         for path in files:
             with suppress(OSError):
                 match = re.search(r"(?m)^(?:model name|Model)\s*:\s*(.+)$", path.read_text())
-                names += [join_lines(match[1])] if match else []
+                if match:
+                    names.append(join_lines(match[1]))
     return ", ".join(dict.fromkeys(names))
 
 

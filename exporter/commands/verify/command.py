@@ -229,7 +229,8 @@ def _summarize(verdicts: Sequence[FolderVerdict], *, is_quiet: bool) -> int:
     proved = statuses.count(Status.PASS)
     if not is_quiet:
         parts = [f"{proved} proved", f"{red} red"]
-        parts += [f"{unavailable} unavailable"] if unavailable else []
+        if unavailable:
+            parts.append(f"{unavailable} unavailable")
         print_line(f"{pluralize(len(verdicts), 'verdict')}: {', '.join(parts)}")
     if red:
         return ExitCode.RED

@@ -78,7 +78,8 @@ def resolve_axes(entry: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
                 sizes = format_size_limits(axis)
                 message = f"takes sizes of {sizes}, and none of them is free for the example"
                 entry.add_problem(("axes", axis.name), message)
-            used |= {example} if example else set()
+            if example:
+                used |= {example}
         is_sized = axis.name in sized or axis.rule is not None
         complete.append(axis.model_copy(update={"example": example if is_sized else None}))
     return tuple(complete)

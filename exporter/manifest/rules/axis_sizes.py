@@ -13,8 +13,10 @@ from exporter.manifest.syntax.values import join_words
 
 def format_size_limits(axis: Axis) -> str:
     limits = [f"at least {axis.min}"]
-    limits += [f"at most {axis.max}"] if axis.max is not None else []
-    limits += [f"a multiple of {axis.multiple_of}"] if axis.multiple_of > 1 else []
+    if axis.max is not None:
+        limits.append(f"at most {axis.max}")
+    if axis.multiple_of > 1:
+        limits.append(f"a multiple of {axis.multiple_of}")
     return join_words(limits)
 
 

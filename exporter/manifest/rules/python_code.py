@@ -101,20 +101,26 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
             if is_other or _has_no_effect(statement):
                 continue
             codes[f"{file.relative_to(root)}: {ast.dump(statement)}"] = None
-            for node in ast.walk(statement):
-                match node:
-                    case ast.Name(id=used):
-                        pending.append((file, used))
-                    case ast.Import(names=aliases):
-                        modules = (find_module_file(each.name, search.folders) for each in aliases)
-                        pending += ((module, "*") for module in modules if module)
-                    case ast.ImportFrom(names=aliases):
-                        for each in aliases:
-                            module = search.find_imported(file, node, "")
-                            inner = search.find_imported(file, node, each.name)
-                            pending += [(module, each.name)] if module else []
-                            pending += [(inner, "*")] if inner else []
+            pending += _list_uses(statement, file, search)
     return hashlib.sha256("\n".join(sorted(codes)).encode()).hexdigest() if codes else ""
+
+
+def _list_uses(statement: ast.stmt, file: Path, search: _Search) -> Iterator[tuple[Path, str]]:
+    """Yield the files and names that a statement of a file uses; `*` is a whole module."""
+    for node in ast.walk(statement):
+        match node:
+            case ast.Name(id=used):
+                yield file, used
+            case ast.Import(names=aliases):
+                for each in aliases:
+                    if module := find_module_file(each.name, search.folders):
+                        yield module, "*"
+            case ast.ImportFrom(names=aliases):
+                for each in aliases:
+                    if module := search.find_imported(file, node, ""):
+                        yield module, each.name
+                    if inner := search.find_imported(file, node, each.name):
+                        yield inner, "*"
 
 
 def _has_no_effect(statement: ast.stmt) -> bool:

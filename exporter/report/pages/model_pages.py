@@ -262,7 +262,8 @@ def _list_settings(spec: ModelSpec) -> Iterator[Row]:
     yield from _list_texts(spec)
     for each in spec.overrides:
         cells = [] if each.opsets is None else [f"opsets {format_opsets(each.opsets)}"]
-        cells += [] if each.device == "*" else [f"device {each.device}"]
+        if each.device != "*":
+            cells.append(f"device {each.device}")
         texts = [f"{row['name']}: {row['value']}" for row in _list_texts(each)]
         yield _make_setting(f"override: {', '.join(cells)}", "; ".join(texts))
 
@@ -300,7 +301,8 @@ def _format_output_tolerance(output: Output) -> str:
     if output.compare:
         fields = output.compare.model_dump(exclude_defaults=True)
         texts.append(f"compared by {_format_table(fields)}")
-    texts += [f"compared by {output.masked_by}"] if output.masked_by else []
+    if output.masked_by:
+        texts.append(f"compared by {output.masked_by}")
     return "; ".join(texts)
 
 

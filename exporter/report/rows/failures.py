@@ -112,7 +112,8 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
     """
     first = record.blame.first if record.blame else None
     lines = list(_list_traced_constants(record))
-    lines += [first.source] if first else []
+    if first:
+        lines.append(first.source)
     lines += [line for item in record.missing for line in item.sources]
     lines += record.lines
     known = tuple(dict.fromkeys(line for line in lines if line))

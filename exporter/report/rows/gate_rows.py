@@ -160,9 +160,14 @@ def build_gate_rows(
     models = [each.cell.model for each in (*current, *accepted) if each.setting is None]
     models += [cell.model for cell, cause in context.causes.items() if cause.sources]
     changed = tuple(dict.fromkeys(models))
+    level: Literal["blocks", "pending", "passes"] = "passes"
+    if worse or problems:
+        level = "blocks"
+    elif pending:
+        level = "pending"
     return GateRows(
         verdict=_format_verdict(worse, pending, len(changed), context, counts),
-        level="blocks" if worse or problems else "pending" if pending else "passes",
+        level=level,
         is_passed=not blocked and not problems,
         revision=context.revision,
         counts=counts,

@@ -539,7 +539,8 @@ class VariableReads:
         folders = [str(Path.home() / ".cache"), *filter(None, map(self._first.get, CACHES))]
         paths = [f"{os.path.realpath(folder)}/" for folder in folders]
         caches = tuple(folder for folder in paths if not str(root).startswith(folder))
-        names |= CACHES | OFFLINE if any(file.startswith(caches) for file in files) else set()
+        if any(file.startswith(caches) for file in files):
+            names |= CACHES | OFFLINE
         return {name: hash_variable(name, self._first.get(name)) for name in sorted(names)}
 
     def list_withheld(self, *, is_failure: bool) -> tuple[str, ...]:

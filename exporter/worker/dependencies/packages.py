@@ -121,7 +121,8 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
     items = [f"{VERSION_PREFIX}{name}" for name in SEARCHES.distributions]
     for module in [each for each in SEARCHES.modules if each not in sys.modules]:
         names.update(owners.get(module, ()))
-        items += [f"{MODULE_PREFIX}{module}"] if module not in owners else []
+        if module not in owners:
+            items.append(f"{MODULE_PREFIX}{module}")
     if harmless := names & _HARMLESS:
         folder = resolve_root(root)
         # A fork server has found that thousands of files are no model's below any root.

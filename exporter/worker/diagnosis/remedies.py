@@ -205,7 +205,8 @@ def find_remedies(
     ):
         tried.append(experiment.setting)
         line = _run(experiment, context, check_context)
-        weaker += [line] if line else []
+        if line:
+            weaker.append(line)
         if line and "branch at" not in line:
             return (line, *weaker[:-1])
     failed = f"no setting helps: {join_names(tried, len(tried))} were tried"

@@ -206,7 +206,8 @@ def find_violation(node: onnx.NodeProto, opset: int, shapes: Mapping[str, _Shape
         shape = shapes.get(name)
         if shape is not None:
             fitting = [each for each in documented if len(each) == len(shape)]
-            known += [(formal, shape, fitting)] if fitting else []
+            if fitting:
+                known.append((formal, shape, fitting))
     choices = product(*(documented for _, _, documented in known))
     conflict = ""
     for choice in islice(choices, _COMBINATIONS):

@@ -106,7 +106,8 @@ def equals_declared_size(
     if term is None or not symbols.keys() >= term.symbols:
         return False
     axes = [symbols[symbol][0] for symbol in term.symbols]
-    axes += [declared] if isinstance(declared, str) else []
+    if isinstance(declared, str):
+        axes.append(declared)
     if any(name not in {axis.name for axis in spec.axes} for name in axes):
         return False
     evaluated = 0
@@ -267,7 +268,8 @@ def read_conditions(program: ExportedProgram, spec: ModelSpec) -> CapturedCondit
         if term is None:
             unread.append(f"condition `{text}` of the capture: its notation is unknown")
         elif term.symbols <= symbols.keys():
-            known |= {text: term} if term.symbols else {}
+            if term.symbols:
+                known |= {text: term}
         elif not any(map(_COMPUTED.fullmatch, term.symbols)) and text not in _list_ranges(program):
             unread.append(f"condition `{text}` of the capture: it depends on values of inputs")
     return CapturedConditions(tuple(known.values()), symbols, tuple(unread))

@@ -120,7 +120,8 @@ def _find_working_sizes(
                         smallest = next(
                             n for n in range(1, tried[name] + 1) if runs({**tried, name: n})
                         )
-                        limits |= {name: f"min = {smallest}"} if smallest > sizes[name] else {}
+                        if smallest > sizes[name]:
+                            limits |= {name: f"min = {smallest}"}
                 lines = [
                     f"axes.{n} = {{ example = {tried[n]}, {text} }}" for n, text in limits.items()
                 ]

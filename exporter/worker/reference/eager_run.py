@@ -326,18 +326,18 @@ def _has_large_weights(model: torch.nn.Module) -> bool:
     return sum(each.nbytes for each in (*model.parameters(), *model.buffers())) > _COPIED
 
 
+def _widen(value: torch.Tensor) -> torch.Tensor:
+    """Return numbers with a point in float64 or complex128, and others as they are."""
+    if value.is_complex():
+        return value.to(torch.complex128)
+    return value.double() if value.is_floating_point() else value
+
+
 def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
     """Return the outputs of a model of `build_float64_model` for the same values, or None."""
     if model is None:
         return None
-    wide = {
-        name: value.to(torch.complex128)
-        if value.is_complex()
-        else value.double()
-        if value.is_floating_point()
-        else value
-        for name, value in inputs.items()
-    }
+    wide = {name: _widen(value) for name, value in inputs.items()}
     previous = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # of the tensors that a model creates in `forward`
     try:

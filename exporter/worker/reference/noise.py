@@ -132,7 +132,8 @@ def _compute_change_by_size(declared: Returned, resized: Returned) -> float:
         dims = [dim for dim in range(item.ndim) if item.shape[dim] != other.shape[dim]]
         repeated = (other.narrow(dim, 0, 1).expand_as(other) for dim in dims)
         changes += [_compute_change(other, one) for one in repeated]
-        changes += [] if dims else [_compute_change(item, other)]
+        if not dims:
+            changes.append(_compute_change(item, other))
     return max(changes)
 
 
@@ -188,7 +189,8 @@ def compute_noise(
         shares.append(None if is_large else share)
         large.append(share if is_large else None)
         scales.append(scale)
-        reasons += [f"output {index}: {reason}"] if reason else []
+        if reason:
+            reasons.append(f"output {index}: {reason}")
     return NoiseMeasurement(
         shares=tuple(shares), large=tuple(large), scales=tuple(scales), reason="; ".join(reasons)
     )
