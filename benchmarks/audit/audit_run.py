@@ -22,7 +22,7 @@ from exporter.cache.fingerprint import (
     hash_device,
 )
 from exporter.checks.model_file import read_model
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
@@ -109,8 +109,8 @@ def _copy_files(record: Record, original: JobFolder, private: JobFolder) -> None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Auditor:
     device: Device
-    mutant: CheckContext
-    original: CheckContext
+    mutant: CheckedFile
+    original: CheckedFile
     model: ModelProto
     seconds: float
     """The time limit of one mutant."""
@@ -124,7 +124,7 @@ class _Auditor:
         device = locate_environments(manifest.project).find_device(cell.device)
         reference = Reference.read(read_regular_file(folder.reference, PROJECT_LIMIT))
         mutant, original = (
-            CheckContext(
+            CheckedFile(
                 folder=each,
                 opset=cell.opset,
                 spec=spec,

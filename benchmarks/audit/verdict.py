@@ -17,8 +17,8 @@ from benchmarks.audit.mutators.mutants import Mutant
 from benchmarks.audit.results import MutantOutcome
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.comparison.compare_outputs import compare_output
-from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.protocol import CheckContext, SampleData
+from exporter.checks.comparison.tolerance import ComparedOutput
+from exporter.checks.protocol import CheckedFile, SampleData
 from exporter.manifest import Device
 from exporter.records.record import Status
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session
@@ -41,7 +41,7 @@ class FoundDifference:
     reason: str
 
 
-def find_first_failure(context: CheckContext, device: Device) -> Rejection | None:
+def find_first_failure(context: CheckedFile, device: Device) -> Rejection | None:
     """Return the first check, in the order of an export, that does not pass.
 
     An export runs all checks, but its status depends on the first failure only.
@@ -66,7 +66,7 @@ def find_first_failure(context: CheckContext, device: Device) -> Rejection | Non
 
 
 def search_difference(
-    context: CheckContext, original: CheckContext, device: Device, change: Mutant, seed: int
+    context: CheckedFile, original: CheckedFile, device: Device, change: Mutant, seed: int
 ) -> FoundDifference:
     """Run the mutant and the original file on further inputs.
 
@@ -100,7 +100,7 @@ def search_difference(
 
 
 def _draw_all_inputs(
-    context: CheckContext, change: Mutant, seed: int
+    context: CheckedFile, change: Mutant, seed: int
 ) -> Iterator[tuple[str, Inputs]]:
     samples = [sample for sample in context.reference.promised_samples if not sample.error]
     stored = [context.read(sample).inputs for sample in samples]
@@ -112,7 +112,7 @@ def _draw_all_inputs(
 
 
 def _measure_difference(
-    context: CheckContext,
+    context: CheckedFile,
     session: Session,
     inputs: Mapping[str, Array],
     expected: Sequence[OnnxValue],
@@ -128,7 +128,7 @@ def _measure_difference(
     data = SampleData(inputs=inputs, outputs=tuple(expected), float64_outputs=wide)
     largest = 0.0
     for index, value in enumerate(outputs):
-        output = OutputContext(context, index, device)
+        output = ComparedOutput(context, index, device)
         for name, comparison in compare_output(value, data, output):
             if comparison.problem:
                 return f"{name} differs, {comparison.limit_ratio:.1e} times the allowed error"

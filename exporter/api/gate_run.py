@@ -37,7 +37,7 @@ from exporter.records.record import CellId, RunRecord, read_run
 from exporter.report import report_pages
 from exporter.report.report_files import describe_uncommitted
 from exporter.report.report_paths import ReportPaths
-from exporter.report.rows.gate_rows import GateContext
+from exporter.report.rows.gate_rows import GateFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class GateResult:
     current: Results
     findings: tuple[GateFinding, ...]
     """The blocking ones first."""
-    context: GateContext
+    context: GateFacts
     """The accepted state, and the facts that explain the findings."""
     accepted: tuple[GateFinding, ...] = ()
     """With a revision: the differences between its baseline and that of the branch."""
@@ -210,7 +210,7 @@ def gate(
     names = {each.file for record in run.records for each in record.sources}
     names |= {spec.manifest for spec in manifest.models}
     diffs = diff_files(root, base, names, environment) if base else {}
-    context = GateContext(
+    facts = GateFacts(
         manifest=manifest,
         promised=planned,
         records=run.by_cell(),
@@ -226,8 +226,8 @@ def gate(
     )
     return GateResult(
         current=current,
-        findings=tuple(_add_cause(each, context, diffs) for each in findings),
-        context=context,
+        findings=tuple(_add_cause(each, facts, diffs) for each in findings),
+        context=facts,
         accepted=accepted,
     )
 
@@ -245,11 +245,11 @@ def _find_causes(
     return causes
 
 
-def _add_cause(finding: GateFinding, context: GateContext, diffs: Mapping[str, str]) -> GateFinding:
+def _add_cause(finding: GateFinding, facts: GateFacts, diffs: Mapping[str, str]) -> GateFinding:
     """Return the finding with the edits that explain it, or with the edited line of its entry."""
     if finding.kind in CAUSED_KINDS:
-        return replace(finding, cause=context.causes.get(finding.cell))
-    specs = context.manifest.by_id
+        return replace(finding, cause=facts.causes.get(finding.cell))
+    specs = facts.manifest.by_id
     spec = specs.get(finding.cell.model)
     if finding.setting or spec is None or spec.manifest not in diffs:
         return finding

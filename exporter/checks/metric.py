@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.checks.protocol import CheckedFile, RuntimeCheck
 from exporter.manifest import Metric
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
@@ -39,14 +39,14 @@ def compute_metric(
     return float(value)
 
 
-@partial(RuntimeCheck, "metric", applies=lambda context: context.spec.metric is not None)
-def check_metric(context: CheckContext, session: Session, _: str) -> CheckResult:
+@partial(RuntimeCheck, "metric", applies=lambda checked: checked.spec.metric is not None)
+def check_metric(checked: CheckedFile, session: Session, _: str) -> CheckResult:
     """Compare the metric with both promises; a file of zeros must break one of them."""
-    metric, known = context.spec.metric, context.reference.metric
+    metric, known = checked.spec.metric, checked.reference.metric
     if metric is None or not known:
         message = "PyTorch's metric is missing; export the model again"
         return CheckResult(check="metric", status=Status.ERROR, message=message)
-    names = [output.name for output in context.spec.outputs]
+    names = [output.name for output in checked.spec.outputs]
 
     def run(**inputs: Array) -> Mapping[str, OnnxValue]:
         return dict(zip(session.output_names, session.run(inputs), strict=True))
@@ -54,7 +54,7 @@ def check_metric(context: CheckContext, session: Session, _: str) -> CheckResult
     try:
         if set(session.output_names) != set(names):
             raise InvalidMetric(f"the outputs are {', '.join(session.output_names)}")
-        value = compute_metric(context.load_function(metric.call), metric.call, run)
+        value = compute_metric(checked.load_function(metric.call), metric.call, run)
     except InvalidMetric as error:
         return CheckResult(check="metric", status=Status.ERROR, message=str(error))
     problems = find_metric_problems(metric, value, known[0])

@@ -245,7 +245,7 @@ def _report_damage(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckContext:
+class CheckedFile:
     """One exported file with its contract and PyTorch's reference outputs."""
 
     folder: JobFolder
@@ -299,13 +299,13 @@ class RuntimeCheck:
 
     name: str
     """The name in records and in the manifest's `expect`."""
-    compare: Callable[[CheckContext, Session, str], CheckResult]
-    applies: Callable[[CheckContext], bool] = lambda _: True
+    compare: Callable[[CheckedFile, Session, str], CheckResult]
+    applies: Callable[[CheckedFile], bool] = lambda _: True
     """Whether the contract has the promise; otherwise there is no result."""
 
-    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+    def __call__(self, checked: CheckedFile, session: Session, device: str) -> CheckResult:
         """Compare the outputs of the session on a device with one promise of the contract."""
-        return self.compare(context, session, device)
+        return self.compare(checked, session, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,13 +313,13 @@ class StructureCheck:
     """A check that reads the file and needs no runtime; it passes if it finds no problem."""
 
     name: str
-    find: Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
-    applies: Callable[[CheckContext], bool] = lambda _: True
+    find: Callable[[CheckedFile, onnx.ModelProto], Iterable[str]]
+    applies: Callable[[CheckedFile], bool] = lambda _: True
 
-    def __call__(self, context: CheckContext) -> CheckResult:
+    def __call__(self, checked: CheckedFile) -> CheckResult:
         """Compare the file with one promise of the contract."""
         try:
-            problems = tuple(self.find(context, read_model(context.path)))
+            problems = tuple(self.find(checked, read_model(checked.path)))
         except UnreadableModel as error:
             problems = (str(error),)
         status = Status.FAIL if problems else Status.PASS

@@ -10,8 +10,8 @@ import numpy as np
 
 from exporter.checks.comparison.compare_samples import apply_sample_noise, compare_values
 from exporter.checks.comparison.tensor_limit import choose_limit
-from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.protocol import CheckContext, DamagedSample, RuntimeCheck, SampleData
+from exporter.checks.comparison.tolerance import ComparedOutput
+from exporter.checks.protocol import CheckedFile, DamagedSample, RuntimeCheck, SampleData
 from exporter.jobs import Reference, Sample
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session
@@ -29,19 +29,19 @@ def list_loops(reference: Reference) -> list[list[Sample]]:
     return loops
 
 
-@partial(RuntimeCheck, "rollout", applies=lambda context: context.spec.rollout is not None)
-def check_rollout(context: CheckContext, session: Session, device: str) -> CheckResult:
+@partial(RuntimeCheck, "rollout", applies=lambda checked: checked.spec.rollout is not None)
+def check_rollout(checked: CheckedFile, session: Session, device: str) -> CheckResult:
     """Compare the outputs and the greedy tokens of each step; stop at the first difference."""
-    samples = context.reference.rollout
+    samples = checked.reference.rollout
     try:
         steps = [
-            context.samples.read(context.folder.locate(sample), context.spec) for sample in samples
+            checked.samples.read(checked.folder.locate(sample), checked.spec) for sample in samples
         ]
     except DamagedSample as error:
         return _report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
     if not steps:
         return _report(Status.ERROR, "PyTorch's steps are missing; export the model again")
-    run = _Rollout(context, device)
+    run = _Rollout(checked, device)
     for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
         following = steps[number + 1] if number + 1 < len(steps) else None
         if problem := run.compare_step(session, sample, data, following):
@@ -54,7 +54,7 @@ def check_rollout(context: CheckContext, session: Session, device: str) -> Check
     if _are_outputs_constant(steps):
         message = "every step of PyTorch has the same outputs; give the model other inputs"
         return _report(Status.INCONCLUSIVE, message, figures)
-    least = context.spec.tokens
+    least = checked.spec.tokens
     if least is None:
         return _report(Status.PASS, "", figures)
     # The values and the margins are no promises.
@@ -66,7 +66,7 @@ def check_rollout(context: CheckContext, session: Session, device: str) -> Check
 class _Rollout:
     """A loop with the file's own outputs, and the figures of its steps so far."""
 
-    context: CheckContext
+    checked: CheckedFile
     device: str
     states: dict[str, Array] = field(default_factory=dict)
     """The inputs of the next step that outputs of this one feed."""
@@ -83,7 +83,7 @@ class _Rollout:
         self, session: Session, sample: Sample, data: SampleData, following: SampleData | None
     ) -> str:
         """Run a step of the file, compare it with PyTorch's, and return the problem or ""."""
-        spec = self.context.spec
+        spec = self.checked.spec
         states = {} if sample.begins else self.states
         inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
         try:
@@ -92,9 +92,9 @@ class _Rollout:
             return f"the runtime fails: {failure}"
         if list(session.output_names) != [each.name for each in spec.outputs]:
             return f"the file's outputs are {', '.join(session.output_names)}"
-        context = apply_sample_noise(sample, self.context)
-        compared = compare_values(values, data, sample, context, self.device)
-        problem = self._feed(context, values, data, following)
+        checked = apply_sample_noise(sample, self.checked)
+        compared = compare_values(values, data, sample, checked, self.device)
+        problem = self._feed(checked, values, data, following)
         for name, each in compared:
             if spec.tokens is None:
                 problem = problem or (each.problem and f"{name}: {each.problem}")
@@ -104,16 +104,16 @@ class _Rollout:
 
     def _feed(
         self,
-        context: CheckContext,
+        checked: CheckedFile,
         values: Sequence[OnnxValue],
         data: SampleData,
         following: SampleData | None,
     ) -> str:
         """Set the inputs of the next step; return a problem if the file selects another token."""
         self.states = {}
-        items = {item.name: item for item in context.spec.inputs}
-        feeds = context.spec.rollout.feeds if context.spec.rollout else {}
-        for index, output in enumerate(context.spec.outputs):
+        items = {item.name: item for item in checked.spec.inputs}
+        feeds = checked.spec.rollout.feeds if checked.spec.rollout else {}
+        for index, output in enumerate(checked.spec.outputs):
             if (target := feeds.get(output.name)) is None:
                 continue
             value, expected = np.asarray(values[index]), np.asarray(data.outputs[index])
@@ -125,14 +125,14 @@ class _Rollout:
                 continue
             if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
                 value, expected = value[:, -1:], expected[:, -1:]
-            compared = OutputContext(context, index, self.device, False)
+            compared = ComparedOutput(checked, index, self.device, False)
             if problem := self._select(value, expected, compared):
                 return problem
             if following is not None:
                 self.states[target] = following.inputs[target]
         return ""
 
-    def _select(self, logits: Array, expected: Array, output: OutputContext) -> str:
+    def _select(self, logits: Array, expected: Array, checked_output: ComparedOutput) -> str:
         """Select the token with the largest logit, and compare it with PyTorch's.
 
         PyTorch's token is used if both differ by no more than the errors of their logits, or if a
@@ -141,15 +141,17 @@ class _Rollout:
         tokens, right = logits.argmax(-1), expected.argmax(-1)
         chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
         margin = float((best - chosen).max())
-        is_worse = margin > find_tie_margin(expected, output)
-        if np.isnan(logits).any() or (is_worse and self.context.spec.tokens is None):
+        is_worse = margin > find_tie_margin(expected, checked_output)
+        if np.isnan(logits).any() or (is_worse and self.checked.spec.tokens is None):
             # NaN at the place of PyTorch's token gives the same index.
             wrong = (tokens != right) | np.isnan(logits).any(-1)
             row = tuple(int(each) for each in np.argwhere(wrong)[0])
             pair = f"token {tokens[row]} in place of {right[row]}"
             error = float(np.abs(logits - expected).max())
             problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"
-            return f"{problem}, and the largest error of '{output.output.name}' is {error:.3g}"
+            return (
+                f"{problem}, and the largest error of '{checked_output.output.name}' is {error:.3g}"
+            )
         self.selected.append(tokens)
         self.right.append(right)
         self.ties += int((tokens != right).any())
@@ -168,9 +170,9 @@ def _report(
     return CheckResult(check="rollout", status=status, message=message, metrics=metrics)
 
 
-def find_tie_margin(logits: Array, output: OutputContext) -> float:
+def find_tie_margin(logits: Array, checked_output: ComparedOutput) -> float:
     """Return the largest difference of two of PyTorch's logits that is within their errors."""
-    limit, _ = choose_limit(logits, None, output)
+    limit, _ = choose_limit(logits, None, checked_output)
     scale = float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))
     return 2 * limit.allowed_error(scale) if limit else 0.0
 

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.model_file import UnreadableModel, read_model
-from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.checks.protocol import CheckedFile, RuntimeCheck
 from exporter.jobs import Sample
 from exporter.manifest import Axis
 from exporter.records.record import CheckResult, Status
@@ -30,11 +30,11 @@ SAMPLE_KINDS: Mapping[str, str] = {
 }
 
 
-def select_samples(check: str, context: CheckContext) -> list[Sample]:
+def select_samples(check: str, checked: CheckedFile) -> list[Sample]:
     """Return the samples that the check compares."""
     kind = SAMPLE_KINDS[check]
     # The limits of a short proof come from all samples, as in the full one.
-    reference = context.reference.shorten() if context.is_short else context.reference
+    reference = checked.reference.shorten() if checked.is_short else checked.reference
     return [sample for sample in reference.samples if sample.kind == kind]
 
 
@@ -44,27 +44,27 @@ def _report_missing(check: str, names: Sequence[str]) -> CheckResult:
 
 
 @partial(RuntimeCheck, "parity")
-def check_parity(context: CheckContext, session: Session, device: str) -> CheckResult:
+def check_parity(checked: CheckedFile, session: Session, device: str) -> CheckResult:
     """Compare the outputs for the declared inputs with PyTorch's."""
-    samples = select_samples("parity", context)
+    samples = select_samples("parity", checked)
     if not samples:
         return _report_missing("parity", ["the declared inputs"])
-    return compare_samples("parity", samples, context, session, device)
+    return compare_samples("parity", samples, checked, session, device)
 
 
-def _list_input_axes(context: CheckContext) -> list[Axis]:
-    return [axis for axis in context.spec.axes if axis.example is not None]
+def _list_input_axes(checked: CheckedFile) -> list[Axis]:
+    return [axis for axis in checked.spec.axes if axis.example is not None]
 
 
-@partial(RuntimeCheck, "axes", applies=lambda context: bool(_list_input_axes(context)))
-def check_axes(context: CheckContext, session: Session, device: str) -> CheckResult:
+@partial(RuntimeCheck, "axes", applies=lambda checked: bool(_list_input_axes(checked)))
+def check_axes(checked: CheckedFile, session: Session, device: str) -> CheckResult:
     """Compare the outputs for other sizes; report the tested ranges, or axes without another."""
-    samples = select_samples("axes", context)
-    result = compare_samples("axes", samples, context, session, device)
+    samples = select_samples("axes", checked)
+    result = compare_samples("axes", samples, checked, session, device)
     if result.status is not Status.PASS:
         return result
     untested, ranges = [], []
-    for axis in _list_input_axes(context):
+    for axis in _list_input_axes(checked):
         sizes = {sample.axes.get(axis.name, axis.example) for sample in samples} | {axis.example}
         tested = [size for size in sizes if size is not None]
         if len(tested) == 1 and axis.is_free:
@@ -73,7 +73,7 @@ def check_axes(context: CheckContext, session: Session, device: str) -> CheckRes
     if not untested:
         metrics = {**result.metrics, "proved": ", ".join(ranges)}
         return result.model_copy(update={"metrics": metrics})
-    function = context.spec.inputs_from
+    function = checked.spec.inputs_from
     fix = "widen min and max, or declare a fixed size in the shape"
     if function is not None and not function.takes_sizes:
         fix = (
@@ -84,39 +84,37 @@ def check_axes(context: CheckContext, session: Session, device: str) -> CheckRes
     return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
 
 
-@partial(RuntimeCheck, "cases", applies=lambda context: bool(context.spec.cases))
-def check_cases(context: CheckContext, session: Session, device: str) -> CheckResult:
+@partial(RuntimeCheck, "cases", applies=lambda checked: bool(checked.spec.cases))
+def check_cases(checked: CheckedFile, session: Session, device: str) -> CheckResult:
     """Compare the outputs for the other input sets of the manifest with PyTorch's."""
-    samples = select_samples("cases", context)
+    samples = select_samples("cases", checked)
     names = {sample.name for sample in samples}
-    if missing := [case.name for case in context.spec.cases if case.name not in names]:
+    if missing := [case.name for case in checked.spec.cases if case.name not in names]:
         return _report_missing("cases", missing)
-    return compare_samples("cases", samples, context, session, device)
+    return compare_samples("cases", samples, checked, session, device)
 
 
-@partial(RuntimeCheck, "values", applies=lambda context: bool(select_samples("values", context)))
-def check_values(context: CheckContext, session: Session, device: str) -> CheckResult:
+@partial(RuntimeCheck, "values", applies=lambda checked: bool(select_samples("values", checked)))
+def check_values(checked: CheckedFile, session: Session, device: str) -> CheckResult:
     """Compare the outputs for other values of one input with PyTorch's.
 
     A trace stores the number of turns of a loop, the chosen branch and every number that was read
     from a tensor. Such a file passes with the declared values.
     """
-    samples = select_samples("values", context)
-    return compare_samples("values", samples, context, session, device)
+    samples = select_samples("values", checked)
+    return compare_samples("values", samples, checked, session, device)
 
 
 NOTE_PREFIX = "fully masked rows: "
 
 
-def describe_masked_samples(
-    context: CheckContext, session: Session, device: str
-) -> tuple[str, ...]:
+def describe_masked_samples(checked: CheckedFile, session: Session, device: str) -> tuple[str, ...]:
     """Return a note for each input without allowed elements on which the file differs."""
-    samples = [each for each in context.reference.samples if each.kind == "masked"]
+    samples = [each for each in checked.reference.samples if each.kind == "masked"]
     names = [
         sample.changed_input
         for sample in samples
-        if compare_samples("masked", [sample], context, session, device).status is Status.FAIL
+        if compare_samples("masked", [sample], checked, session, device).status is Status.FAIL
     ]
     return tuple(
         f"{NOTE_PREFIX}PyTorch and the file differ if '{name}' allows no element of a row, because "
@@ -146,14 +144,14 @@ class _TableCopy:
 #
 # Only a copy of a weight is compared: a table with at least one part that is equal to the
 # weight's, bit by bit. A table that an exporter computed shares no part with a weight.
-def _has_copies(context: CheckContext) -> bool:
-    return any(True for _ in _read_copies(context))  # stops early: each table is read whole
+def _has_copies(checked: CheckedFile) -> bool:
+    return any(True for _ in _read_copies(checked))  # stops early: each table is read whole
 
 
 @partial(RuntimeCheck, "tables", applies=_has_copies)
-def check_tables(context: CheckContext, *_: object) -> CheckResult:
+def check_tables(checked: CheckedFile, *_: object) -> CheckResult:
     """Compare every part of every copied table with PyTorch's."""
-    tables = list(_read_copies(context))
+    tables = list(_read_copies(checked))
     problems = []
     for table in tables:
         size = -(-table.rows // len(table.parts))
@@ -185,22 +183,22 @@ def hash_table_parts(array: Array) -> tuple[str, ...]:
     )
 
 
-def _read_copies(context: CheckContext) -> Iterator[_TableCopy]:
+def _read_copies(checked: CheckedFile) -> Iterator[_TableCopy]:
     """Yield each table with the weight that shares most parts with it.
 
     Yields nothing if the file cannot be read: the check `wellformed` reports that.
     """
     try:
-        for tensor in _find_lookup_tables(read_model(context.path)):
+        for tensor in _find_lookup_tables(read_model(checked.path)):
             dtype, shape = TensorProto.DataType.Name(tensor.data_type), tuple(tensor.dims)
             weights = [
                 table
-                for table in context.reference.tables
+                for table in checked.reference.tables
                 if (table.dtype, table.shape) == (dtype, shape)
             ]
             if not weights:
                 continue
-            array = numpy_helper.to_array(tensor, base_dir=str(context.path.parent))
+            array = numpy_helper.to_array(tensor, base_dir=str(checked.path.parent))
             parts = hash_table_parts(array)
             shared = [
                 sum(

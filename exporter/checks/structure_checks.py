@@ -16,7 +16,7 @@ from exporter.checks.model_file import (
     find_misplaced_weights,
     read_model,
 )
-from exporter.checks.protocol import CheckContext, StructureCheck
+from exporter.checks.protocol import CheckedFile, StructureCheck
 from exporter.core.text import join_lines, join_names, truncate
 from exporter.manifest import Device, Dim, Input, ModelSpec, Output
 from exporter.manifest.syntax.releases import find_first_release, find_limits, format_release
@@ -37,21 +37,21 @@ _MAX_LENGTH = 300
 
 
 @partial(StructureCheck, "wellformed")
-def check_wellformed(context: CheckContext, model: ModelProto) -> Iterator[str]:
+def check_wellformed(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     """Run the full checker on the path, strict shape inference and the data checks.
 
     The files still load after they were copied to another folder: every location is the name of a
     complete file inside the folder, and not a link. Every file is in fact loaded from another
     folder. The checks run in the private folder of the job, which is renamed when they are done.
     """
-    data_problems = tuple(find_external_data_problems(model, context.path.parent))
+    data_problems = tuple(find_external_data_problems(model, checked.path.parent))
     if data_problems:
         yield from data_problems  # the checker would report the same again
         return
-    yield from find_misplaced_weights(model, context.spec.options.get("external_data"))
+    yield from find_misplaced_weights(model, checked.spec.options.get("external_data"))
     try:
         # With the path, a model over protobuf's 2 GB passes too. Includes strict inference.
-        onnx.checker.check_model(str(context.path), full_check=True)
+        onnx.checker.check_model(str(checked.path), full_check=True)
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (
         onnx.checker.ValidationError,
@@ -59,7 +59,7 @@ def check_wellformed(context: CheckContext, model: ModelProto) -> Iterator[str]:
         ValueError,
         RuntimeError,
     ) as error:
-        message = str(error).replace(f"{context.path.parent}/", "")
+        message = str(error).replace(f"{checked.path.parent}/", "")
         yield truncate(join_lines(message), _MAX_LENGTH)
 
 
@@ -112,7 +112,7 @@ _TYPE_NUMBER_VERSIONS = {
 
 
 @partial(StructureCheck, "opset")
-def check_opset(context: CheckContext, model: ModelProto) -> Iterator[str]:
+def check_opset(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     """Compare `opset_import` and `ir_version` of the file with the contract.
 
     PyTorch's dynamo exporter may write opset 18 if opset 13 is requested, and only log it. So the
@@ -120,32 +120,32 @@ def check_opset(context: CheckContext, model: ModelProto) -> Iterator[str]:
     names it. The lowest IR version that a file needs follows the list of changes in `enum Version`
     of onnx.proto.
     """
-    expected = context.opset
+    expected = checked.opset
     versions = {item.version for item in model.opset_import if not normalize_domain(item.domain)}
     if not versions:
         yield f"the file imports no opset of ONNX, expected {expected}"
     elif versions != {expected}:
         actual = " and ".join(map(str, sorted(versions)))
-        cause = f": {'; '.join(context.notes)}" if context.notes else ""
+        cause = f": {'; '.join(checked.notes)}" if checked.notes else ""
         yield f"the file has opset {actual}, expected {expected}{cause}"
     for function in model.functions:
         for item in function.opset_import:
             if not normalize_domain(item.domain) and item.version != expected:
                 name = f"{function.domain}::{function.name}"
                 yield f"the function {name} has opset {item.version}, expected {expected}"
-    yield from _find_domain_problems(context, model)
-    limit = context.spec.ir_version
+    yield from _find_domain_problems(checked, model)
+    limit = checked.spec.ir_version
     if limit is not None and model.ir_version > limit:
         yield f"the file has IR version {model.ir_version}, the manifest allows up to {limit}"
-    yield from _find_consumer_problems(context, model)
+    yield from _find_consumer_problems(checked, model)
     needed, content = find_minimum_ir_version(model)
     if model.ir_version < needed:
         yield f"the file declares IR version {model.ir_version}, but {content} need {needed}"
 
 
-def _find_consumer_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
+def _find_consumer_problems(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     """Yield a problem if a promised release of ONNX Runtime does not load the file."""
-    promised = find_lowest_release(context.spec.consumers)
+    promised = find_lowest_release(checked.spec.consumers)
     limits = find_limits(promised) if promised else None
     if promised is None or limits is None:
         return
@@ -169,9 +169,9 @@ def _find_consumer_problems(context: CheckContext, model: ModelProto) -> Iterato
     )
 
 
-def _find_domain_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
+def _find_domain_problems(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     """Yield domains that the manifest does not name, or names with another version."""
-    declared = list_declared_domains(context.spec)
+    declared = list_declared_domains(checked.spec)
     for domain, names in find_foreign_operators(model).items():
         if domain not in declared:
             version = next((i.version for i in model.opset_import if i.domain == domain), 1)
@@ -180,7 +180,7 @@ def _find_domain_problems(context: CheckContext, model: ModelProto) -> Iterator[
                 f"the file uses the domain '{domain}' ({join_names(names)}), which the manifest "
                 f"does not name; add {option}"
             )
-    option_value = context.spec.options.get("custom_opsets")
+    option_value = checked.spec.options.get("custom_opsets")
     versions: Mapping[str, object] = option_value if isinstance(option_value, Mapping) else {}
     importers = [("the file", model.opset_import)]
     importers += [(f"the function {f.domain}::{f.name}", f.opset_import) for f in model.functions]
@@ -247,17 +247,17 @@ _IR_WITHOUT_LISTED_INITIALIZERS = 4
 
 
 @partial(StructureCheck, "signature")
-def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
+def check_signature(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     """Compare every input and output of the graph with the contract.
 
     Names, order, dtypes, sizes and axis names of inputs and outputs are compared. The message names
     all differences. An input without effect on any output is a difference too.
     """
-    spec, graph = context.spec, model.graph
+    spec, graph = checked.spec, model.graph
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}
     declared = {item.name for item in spec.inputs}
-    weights = context.reference.weight_inputs if spec.weights_are_inputs else ()
+    weights = checked.reference.weight_inputs if spec.weights_are_inputs else ()
     undeclared = stored | {weight.name for weight in weights}
     inputs = [i for i in graph.input if i.name not in undeclared or i.name in declared]
     yield from _compare_values("input", inputs, spec.inputs)
@@ -276,9 +276,9 @@ def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
         if item.name in declared and item.name not in needed:
             yield f"the graph ignores input '{item.name}'"
     yield from _compare_values("output", list(graph.output), spec.outputs)
-    if context.reference.weights or spec.weights_are_inputs:
+    if checked.reference.weights or spec.weights_are_inputs:
         checks = weight_checks
-        yield from checks.find_weight_name_problems(context, model)
+        yield from checks.find_weight_name_problems(checked, model)
         if spec.weights_are_inputs:
             yield from checks.find_weight_input_problems(model, weights, declared, needed)
 
@@ -377,17 +377,17 @@ def _compare_dimension(
     return ""
 
 
-def explain_missing_kernel(context: CheckContext, device: Device) -> str:
+def explain_missing_kernel(checked: CheckedFile, device: Device) -> str:
     """Return the operators without a kernel that explain a failed load, with a fix, or "".
 
     If the manifest has kernels for the runtime and they are wrong, the file or the kernels are at
     fault, and not this machine.
     """
     try:
-        operators = find_foreign_operators(read_model(context.path))
+        operators = find_foreign_operators(read_model(checked.path))
     except UnreadableModel:
         return ""
-    row, kernels = device.row, context.kernels
+    row, kernels = device.row, checked.kernels
     if row.explains_kernels or (row.kernels == "ort_library" and kernels.libraries):
         return ""  # the operators in libraries are unknown
     served, fix = row.domains, "this runtime accepts no kernels from custom_ops"

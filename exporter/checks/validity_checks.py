@@ -9,8 +9,8 @@ import numpy as np
 
 from exporter.checks.comparison.compare_outputs import get_overflow
 from exporter.checks.comparison.custom_comparison import find_accepted_output
-from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
-from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.checks.comparison.tolerance import ComparedOutput, Limit, compute_limit, is_float
+from exporter.checks.protocol import CheckedFile, RuntimeCheck
 from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE, STATE_PREFIXES, UNSTABLE
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
@@ -21,7 +21,7 @@ _MAX_OPERATORS = 5
 
 
 @partial(RuntimeCheck, "placement")
-def check_placement(_: CheckContext, session: Session, *__: object) -> CheckResult:
+def check_placement(_: CheckedFile, session: Session, *__: object) -> CheckResult:
     """Compare the placement of the nodes with the requested provider.
 
     ONNX Runtime runs a node on the CPU if another provider has no kernel for it. If no node runs on
@@ -80,20 +80,20 @@ BUILD_PREFIX = "two builds of the model differ in"
 
 
 @partial(RuntimeCheck, DETERMINISM_CHECK)
-def check_determinism(context: CheckContext, *_: object) -> CheckResult:
+def check_determinism(checked: CheckedFile, *_: object) -> CheckResult:
     """Return an inconclusive result if equal inputs gave different outputs.
 
     Without this check, no comparison with PyTorch means anything.
     """
-    unstable = context.reference.unstable
+    unstable = checked.reference.unstable
     if not unstable:
         return CheckResult(check=DETERMINISM_CHECK, status=Status.PASS)
     if unstable.startswith(STATE_PREFIXES):
         fix = "declare the state as an input and return it as an output; `rollout` proves the loop"
     elif unstable.startswith(BUILD_PREFIX):
         fix = "build it from numbers of Python, numpy or torch, which are seeded, or from a file"
-    elif context.spec.mode != "eval":
-        fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
+    elif checked.spec.mode != "eval":
+        fix = f"mode is '{checked.spec.mode}': 'eval' turns dropout and running averages off"
     else:
         fix = "make random numbers an input, or draw them once when the model is built"
     message = f"{UNSTABLE}{unstable}; {fix}"
@@ -124,7 +124,7 @@ class _OutputPower:
 
 
 @partial(RuntimeCheck, "power")
-def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
+def check_power(checked: CheckedFile, _: Session, device: str) -> CheckResult:
     """Return an inconclusive result if a wrong file would have passed.
 
     A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of
@@ -138,8 +138,8 @@ def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
     the size is checked. A comparator of the manifest is called with wrong outputs: zeros, and
     PyTorch's outputs for other inputs. If it accepts them, it proves nothing.
     """
-    count = len(context.spec.outputs)
-    outputs = [_measure_output(context, index, device) for index in range(count)]
+    count = len(checked.spec.outputs)
+    outputs = [_measure_output(checked, index, device) for index in range(count)]
     # A constant of zeros is compared, too, if another output shows that the inputs matter.
     others = [each for each in outputs if each.spread != 0 or not each.is_zero]
     problems = [output.problem for output in others or outputs if output.problem]
@@ -164,9 +164,9 @@ def check_power(context: CheckContext, _: Session, device: str) -> CheckResult:
     return CheckResult(check="power", status=status, message=message, metrics=metrics)
 
 
-def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:
-    measured = OutputContext(context, index, device)
-    output, spread = measured.output, context.reference.output_spread[index]
+def _measure_output(checked: CheckedFile, index: int, device: str) -> _OutputPower:
+    measured = ComparedOutput(checked, index, device)
+    output, spread = measured.output, checked.reference.output_spread[index]
     name, subject = output.name, f"output '{output.name}'"
     if output.compare is not None and not output.compare.rows:
         accepted = find_accepted_output(measured)
@@ -175,7 +175,7 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape
         return _OutputPower(name=name, spread=spread, is_empty=is_empty, is_zero=True)
-    samples = [sample for sample in context.reference.samples if sample.scales]
+    samples = [sample for sample in checked.reference.samples if sample.scales]
     # One sample with a large output is enough to reveal a wrong file.
     scale = max((sample.scales[index] for sample in samples), default=0.0)
     declared = (sample.scales[index] for sample in samples if sample.kind == "declared")
@@ -184,8 +184,8 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     share = limit.allowed_error(scale) / scale if scale else 0.0
     declared_limit = compute_limit(measured, declared_scale)
     declared_share = declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0)
-    changed = _measure_changed_share(context, index, declared_limit) if limit.outside else 1.0
-    overflow, problem = get_overflow(context.reference, index), ""
+    changed = _measure_changed_share(checked, index, declared_limit) if limit.outside else 1.0
+    overflow, problem = get_overflow(checked.reference, index), ""
     if not scale and (overflow or not spread):
         problem = f"{subject} has no number but 0{f': {overflow}' if overflow else ''}"
     elif share * _MIN_RATIO > 1:
@@ -204,11 +204,11 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     return _OutputPower(name=name, spread=spread, problem=problem, limit=share, is_zero=is_zero)
 
 
-def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> float:
+def _measure_changed_share(checked: CheckedFile, index: int, limit: Limit) -> float:
     """Return the smaller share of elements that differ from 0 and from those of other inputs."""
     outputs = [
-        np.concatenate([np.ravel(item) for item in list_items(context.read(sample).outputs[index])])
-        for sample in context.reference.samples
+        np.concatenate([np.ravel(item) for item in list_items(checked.read(sample).outputs[index])])
+        for sample in checked.reference.samples
         if sample.kind in ("declared", "values") and sample.scales and sample.factor == 1.0
     ]
     declared, *others = outputs

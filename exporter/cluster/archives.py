@@ -30,7 +30,7 @@ from exporter.pipeline.engine import ExitKind
 PART_SIZE = 16 << 20
 
 
-class RunContext(FrozenModel):
+class ClientFacts(FrozenModel):
     """The part of all requests of one run."""
 
     run: str
@@ -58,7 +58,7 @@ class RunContext(FrozenModel):
 class HostRequest(FrozenModel):
     """One job, with the paths of the client."""
 
-    context: RunContext
+    client_facts: ClientFacts
     key: str
     job: Job
     seconds: float

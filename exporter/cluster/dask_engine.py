@@ -27,10 +27,10 @@ from exporter.cluster import host_run
 from exporter.cluster.archives import (
     PART_SIZE,
     Archive,
+    ClientFacts,
     HostEvent,
     HostReply,
     HostRequest,
-    RunContext,
     list_project,
     move_files,
     read_targets,
@@ -108,8 +108,8 @@ class DaskEngine:
         try:
             build = BuildFolder.from_project(self._project).path.resolve()
             with tempfile.TemporaryFile(dir=build) as file:
-                context, archive = _pack_project(self._project, build, self._environment, file)
-                run = _ClusterRun(connection, context, archive, events, self._on_note)
+                client_facts, archive = _pack_project(self._project, build, self._environment, file)
+                run = _ClusterRun(connection, client_facts, archive, events, self._on_note)
                 yield from run.run(tasks)
         finally:
             self._connection = None
@@ -126,7 +126,7 @@ class DaskEngine:
 
 def _pack_project(
     project: Project, build: Path, environment: Mapping[str, str], file: BinaryIO
-) -> tuple[RunContext, Archive]:
+) -> tuple[ClientFacts, Archive]:
     root = Path(project.root).resolve()
     skipped = [build, root / project.build]  # output, which no model reads
     if project.store not in ("", NO_STORE) and not is_remote(project.store):
@@ -134,7 +134,7 @@ def _pack_project(
     paths = list(list_project(root, skipped))
     archive = Archive.pack(file, root, paths)
     python_path = environment.get(PYTHON_PATH, "")
-    context = RunContext(
+    client_facts = ClientFacts(
         run=f"exporter-{uuid.uuid4().hex[:12]}",
         root=str(root),
         name=root.name or "project",
@@ -146,7 +146,7 @@ def _pack_project(
         patterns=project.environment,
         python_path=split_python_path(root, python_path),
     )
-    return context, archive
+    return client_facts, archive
 
 
 @dataclass(slots=True, kw_only=True)
@@ -220,14 +220,14 @@ class _ClusterRun:
     def __init__(
         self,
         connection: ClusterConnection,
-        context: RunContext,
+        client_facts: ClientFacts,
         archive: Archive,
         events: JobEvents,
         on_note: Callable[[str], None],
     ) -> None:
         self._client = connection.client
         self._label = connection.label
-        self._context = context
+        self._client_facts = client_facts
         self._archive = archive
         self._events = events
         self._on_note = on_note
@@ -252,7 +252,7 @@ class _ClusterRun:
         tasks.clear()
         try:
             self._hosts.watch()
-            self._client.subscribe_topic(self._context.run, self._receive_event)
+            self._client.subscribe_topic(self._client_facts.run, self._receive_event)
             while self._waiting or self._running:
                 self._submit_waiting()
                 self._handle_news(_INTERVAL)
@@ -327,10 +327,12 @@ class _ClusterRun:
         if attempt.submissions > _MAX_SUBMISSIONS:
             message = f"{self._label}: no host accepts {job.spec.id}; see the messages above"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
-        key = f"{job.spec.id}-{self._context.run}-{attempt.number}.{attempt.submissions}"
+        key = f"{job.spec.id}-{self._client_facts.run}-{attempt.number}.{attempt.submissions}"
         # The job is written first: if this process is killed, recovery needs it.
         write_json(JobFolder(Path(job.folder)).job, job)
-        request = HostRequest(context=self._context, key=key, job=job, seconds=attempt.task.seconds)
+        request = HostRequest(
+            client_facts=self._client_facts, key=key, job=job, seconds=attempt.task.seconds
+        )
         attempt.host = ""
         attempt.allowed = self._hosts.list_allowed(attempt.avoided)
         attempt.future = self._client.submit(
@@ -361,7 +363,7 @@ class _ClusterRun:
         return result or b""
 
     def _send_project(self, address: str) -> None:
-        run = self._context.run
+        run = self._client_facts.run
         sha256 = self._archive.sha256
         size = self._archive.size
         problem = ""
@@ -420,7 +422,7 @@ class _ClusterRun:
     def _end_run(self) -> threading.Thread:
         def end_run() -> None:
             with suppress(Exception):  # of Dask: a lost scheduler ends the jobs, too
-                addresses, run = self._hosts.addresses, self._context.run
+                addresses, run = self._hosts.addresses, self._client_facts.run
                 self._client.run(host_run.end_run, run, workers=addresses, on_error="ignore")
 
         return _start_thread(end_run)

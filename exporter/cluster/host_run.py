@@ -29,10 +29,10 @@ from exporter.cache.states import (
 from exporter.cluster.archives import (
     PART_SIZE,
     Archive,
+    ClientFacts,
     HostEvent,
     HostReply,
     HostRequest,
-    RunContext,
     list_results,
     unpack,
 )
@@ -69,12 +69,12 @@ def split_python_path(root: Path, value: str) -> tuple[str, ...]:
 
 
 def make_host_variables(
-    context: RunContext, root: Path, environment: Mapping[str, str]
+    client_facts: ClientFacts, root: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    shared = list_shared_variables(environment, context.patterns)
+    shared = list_shared_variables(environment, client_facts.patterns)
     values = {name: value for name, value in environment.items() if name not in shared}
-    client_root = Path(context.root)
-    folders = [str(root / folder) for folder in context.python_path]
+    client_root = Path(client_facts.root)
+    folders = [str(root / folder) for folder in client_facts.python_path]
     # A host can have other folders of packages. Those of the client's project are other files.
     folders += [
         folder
@@ -85,10 +85,10 @@ def make_host_variables(
         values[PYTHON_PATH] = os.pathsep.join(folders)
     else:
         values.pop(PYTHON_PATH, None)
-    return make_worker_environment(values | dict(context.variables), context.patterns)
+    return make_worker_environment(values | dict(client_facts.variables), client_facts.patterns)
 
 
-def find_tool_differences(context: RunContext) -> tuple[str, ...]:
+def find_tool_differences(client_facts: ClientFacts) -> tuple[str, ...]:
     """Return how the packages of this host differ from those of the client."""
     if have_tools_changed():
         return ("its packages changed since its Dask worker started; restart the Dask worker",)
@@ -96,19 +96,19 @@ def find_tool_differences(context: RunContext) -> tuple[str, ...]:
     return tuple(
         f"{part.removeprefix('tool.')}: {ours.get(part) or 'missing'} instead of "
         f"{state or 'missing'}"
-        for part, state in context.tools.items()
+        for part, state in client_facts.tools.items()
         if part != _VARIABLE_PART and ours.get(part, "") != state
     )
 
 
 def find_differences(
-    context: RunContext, root: Path, variables: Mapping[str, str]
+    client_facts: ClientFacts, root: Path, variables: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield how the files around the copy of the project differ from those of the client."""
     state = read_search_path(root, variables.get(PYTHON_PATH, ""))
-    if state != context.search_path:
-        yield f"search path of Python: {state} instead of {context.search_path}"
-    for name, target_state in context.targets.items():
+    if state != client_facts.search_path:
+        yield f"search path of Python: {state} instead of {client_facts.search_path}"
+    for name, target_state in client_facts.targets.items():
         link = root / name
         if read_source_state(link.resolve()) != target_state:
             target = f"{name} -> {link.readlink()}"
@@ -208,7 +208,7 @@ def run_job(text: str) -> bytes:
 
 def _run_on(worker: Any, request: HostRequest) -> bytes:
     """Run a job on a Dask worker, and remove the copy of the project after the last one."""
-    run, tasks = request.context.run, worker.state.tasks
+    run, tasks = request.client_facts.run, worker.state.tasks
 
     def report(announcement: Announcement | None) -> None:
         event = HostEvent(key=request.key, host=worker.address, announcement=announcement)
@@ -237,18 +237,18 @@ def _run_on(worker: Any, request: HostRequest) -> bytes:
 
 
 def run_request(request: HostRequest, host: Host) -> bytes:
-    context, job = request.context, request.job
-    if differences := find_tool_differences(context):
+    client_facts, job = request.client_facts, request.job
+    if differences := find_tool_differences(client_facts):
         return host.refuse(*differences)
-    root = _copy_project(context, host)
+    root = _copy_project(client_facts, host)
     if root is None:
         return host.refuse()
-    variables = make_host_variables(context, root, os.environ)
+    variables = make_host_variables(client_facts, root, os.environ)
     job, problems = prepare_devices(job, host.environments)
-    if differences := (*find_differences(context, root, variables), *problems):
+    if differences := (*find_differences(client_facts, root, variables), *problems):
         return host.refuse(*differences)
-    is_outside = Path(context.build).is_absolute()
-    build = root.parent / "build" if is_outside else root / context.build
+    is_outside = Path(client_facts.build).is_absolute()
+    build = root.parent / "build" if is_outside else root / client_facts.build
     parent = build / Path(job.folder).parent.name
     parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=f"{job.spec.id}-", dir=parent)
@@ -340,9 +340,9 @@ def _remove_copy(run: str) -> None:
             remove_folder(folder)
 
 
-def _copy_project(context: RunContext, host: Host) -> Path | None:
+def _copy_project(client_facts: ClientFacts, host: Host) -> Path | None:
     """Return the root of this run's copy of the project, or None if the archive does not arrive."""
-    folder = host.scratch / context.run
+    folder = host.scratch / client_facts.run
     archive = folder / _ARCHIVE
     part = folder / _PART
     copy = folder / _COPY
@@ -358,10 +358,10 @@ def _copy_project(context: RunContext, host: Host) -> Path | None:
         if not copy.is_dir():
             unpacked = Path(tempfile.mkdtemp(dir=folder))
             with archive.open("rb") as file:
-                unpack(file, unpacked / context.name, has_links=True)
+                unpack(file, unpacked / client_facts.name, has_links=True)
             unpacked.rename(copy)
             archive.unlink()
-    return copy / context.name
+    return copy / client_facts.name
 
 
 def _get_starter(variables: Mapping[str, str]) -> _SharedStarter:

@@ -74,7 +74,7 @@ def _check_finished_file(job: PreparedJob, opset: OpsetJob) -> None:
         output.write_failures((opset,), failure, times)
         return
     exported = ExportedFile(route=opset.route, notes=notes)
-    FileCheck(job, job.make_context(opset), exported, times).run()
+    FileCheck(job, job.make_opset_export(opset), exported, times).run()
 
 
 def _export_by_opset(job: PreparedJob, opset: OpsetJob) -> None:
@@ -83,20 +83,20 @@ def _export_by_opset(job: PreparedJob, opset: OpsetJob) -> None:
     output.announce(Stage.CONVERT, (opset,))
     state = ModelSnapshot(job.model)
     scratch = output.folder.path / ".scratch" / f"{opset.opset}.onnx"
-    context = job.make_context(opset)
+    opset_export = job.make_opset_export(opset)
     output.operators = {}
     try:
         with times.measure(Stage.CONVERT), count_traced_operators() as output.operators:
-            exported = export_module(context, job.list_routes(opset), scratch)
+            exported = export_module(opset_export, job.list_routes(opset), scratch)
             _write_file(job, opset.opset, exported)
     except Failure as failure:
-        job.write_failures(context, (opset,), failure, times)
+        job.write_failures(opset_export, (opset,), failure, times)
         return
     finally:
         state.restore()
         shutil.rmtree(scratch.parent, ignore_errors=True)
     try:
-        FileCheck(job, follow_route(context, exported), exported, times).run()
+        FileCheck(job, follow_route(opset_export, exported), exported, times).run()
     finally:
         state.restore()
 
@@ -111,27 +111,27 @@ def _export_by_dynamo(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> None:
         with job.times.measure(Stage.CAPTURE):
             first = require_capture(captures, job.list_routes(opsets[0]))
     except Failure as failure:
-        job.write_failures(job.make_context(opsets[0]), opsets, failure, job.times)
+        job.write_failures(job.make_opset_export(opsets[0]), opsets, failure, job.times)
         return
     output.operators = count_captured_operators(first.program)
     # From the highest opset down: its decomposition serves most of the others, too.
     for opset in reversed(opsets):
         output.announce(Stage.CONVERT, (opset,))
         times = StageTimes(job.times)
-        context = replace(
-            job.make_context(opset), program=first.program, decompositions=first.decompositions
+        opset_export = replace(
+            job.make_opset_export(opset), program=first.program, decompositions=first.decompositions
         )
         try:
             with times.measure(Stage.CONVERT), collect_converter_warnings() as notes:
                 reports = output.folder.artifacts(opset.opset)
-                exported = export_program(context, job.list_routes(opset), captures, reports)
+                exported = export_program(opset_export, job.list_routes(opset), captures, reports)
                 _write_file(job, opset.opset, exported)
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
-            job.write_failures(context, (opset,), failure, times)
+            job.write_failures(opset_export, (opset,), failure, times)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))
-            FileCheck(job, follow_route(context, exported), exported, times).run()
+            FileCheck(job, follow_route(opset_export, exported), exported, times).run()
 
 
 def _write_file(job: PreparedJob, opset: int, exported: ExportedGraph) -> None:

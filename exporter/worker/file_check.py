@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from exporter.checks.model_file import measure_artifact
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.jobs import list_groups, write_json
 from exporter.manifest import Device
 from exporter.records.record import UNPROVED_PREFIX, Artifact, CellId, Record, Stage, Status
 from exporter.worker.diagnosis.explanation import explain_record
-from exporter.worker.export.attempts import ExportContext, ExportedFile
+from exporter.worker.export.attempts import ExportedFile, OpsetExport
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.passes import work as passes
 from exporter.worker.prepared_job import PreparedJob
@@ -27,7 +27,7 @@ class FileCheck:
     """The check of one file on all devices of its opset: `run` has the steps in their order."""
 
     job: PreparedJob
-    context: ExportContext
+    opset_export: OpsetExport
     exported: ExportedFile
     times: StageTimes
     sources: tuple[Path, ...] = ()
@@ -37,7 +37,7 @@ class FileCheck:
 
     def run(self) -> None:
         """Make the final file, complete its samples, and write the record of each device."""
-        opset = self.context.job
+        opset = self.opset_export.job
         try:
             self._apply_passes()
         except Failure as failure:
@@ -64,18 +64,20 @@ class FileCheck:
         Raises:
             Failure: If a pass fails.
         """
-        spec, job = self.context.spec, self.job
+        spec, job = self.opset_export.spec, self.job
         if spec.passes:
             with self.times.measure(Stage.CONVERT):
                 self.sources, notes = passes.apply(
-                    job.output, spec, self.context.opset, job.reference
+                    job.output, spec, self.opset_export.opset, job.reference
                 )
             self.exported = replace(self.exported, notes=(*self.exported.notes, *notes))
 
     def _add_samples(self) -> None:
         """Add samples that only this kind of file needs."""
         job = self.job
-        shared = replace(self.context, spec=job.output.spec)  # in the state of the other samples
+        shared = replace(
+            self.opset_export, spec=job.output.spec
+        )  # in the state of the other samples
         job.reference = add_file_samples(
             shared,
             job.output.folder,
@@ -94,10 +96,10 @@ class FileCheck:
         texts = [text for group in ("", *self._groups) for text in unproved.get(group, ())]
         return FileProof(
             spec=output.spec,
-            context=self._select_reference(),
+            checked=self._select_reference(),
             route=self.exported.route,
             attempts=self.exported.attempts,
-            log=output.format_log_path(self.context.opset),
+            log=output.format_log_path(self.opset_export.opset),
             notes=(
                 *self.exported.notes,
                 *self.job.notes,
@@ -106,15 +108,15 @@ class FileCheck:
             artifact=self.artifact,
         )
 
-    def _select_reference(self) -> CheckContext:
+    def _select_reference(self) -> CheckedFile:
         """Return the file with the samples that apply to it, of the reference as it is now."""
-        return self.job.make_check_context(
-            self.context, self.exported.notes, self.artifact.operators
+        return self.job.make_checked_file(
+            self.opset_export, self.exported.notes, self.artifact.operators
         )
 
     def _check_on(self, device: Device) -> Record:
         """Prove the file on a device, write the record, and explain it if it is red."""
-        output, opset = self.job.output, self.context.job
+        output, opset = self.job.output, self.opset_export.job
         cell = CellId(model=self.id, opset=opset.opset, device=device.name)
         output.announce(Stage.PARITY, (opset,), only=cell)
         record = self.proof.prove(device, self.times)
@@ -122,13 +124,13 @@ class FileCheck:
             record = self._review(record, device)
         view = self.proof.view(device)
         if view.spec.measure:
-            record = add_measurements(record, self.context, view, device)
+            record = add_measurements(record, self.opset_export, view, device)
         record = output.write_record(record)
         if record.status.is_red and not record.undiagnosed:
-            explain = partial(explain_record, record, self.context, view, device)
+            explain = partial(explain_record, record, self.opset_export, view, device)
             if self.sources:
                 explain = partial(
-                    passes.explain, record, self.sources, self.proof, self.context, device
+                    passes.explain, record, self.sources, self.proof, self.opset_export, device
                 )
             output.diagnose((record,), explain)
         return record
@@ -142,5 +144,5 @@ class FileCheck:
             )
             write_json(job.output.folder.reference, reference)
             job.use(reference)
-        self.proof.context = self._select_reference()
+        self.proof.checked = self._select_reference()
         return self.proof.prove(device, self.times, is_full=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from exporter.checks.protocol import CheckContext, SampleCache
+from exporter.checks.protocol import CheckedFile, SampleCache
 from exporter.jobs import OpsetJob, Reference
 from exporter.records.record import Route
 from exporter.worker.diagnosis import explanation as diagnosis
-from exporter.worker.export.attempts import ExportContext, list_routes
+from exporter.worker.export.attempts import OpsetExport, list_routes
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.job_output import JobOutput
 from exporter.worker.model.model_kinds import Model
@@ -46,8 +46,8 @@ class PreparedJob:
         spec = self.output.spec.resolve_cell(opset.opset)
         return list_routes(spec, opset.route, self.model)
 
-    def make_context(self, opset: OpsetJob) -> ExportContext:
-        return ExportContext(
+    def make_opset_export(self, opset: OpsetJob) -> OpsetExport:
+        return OpsetExport(
             model=self.model,
             inputs=self.inputs,
             spec=self.output.spec.resolve_cell(opset.opset),
@@ -56,18 +56,18 @@ class PreparedJob:
             custom=self.output.custom,
         )
 
-    def make_check_context(
+    def make_checked_file(
         self,
-        context: ExportContext,
+        opset_export: OpsetExport,
         notes: tuple[str, ...] = (),
         operators: Mapping[str, int] = MappingProxyType({}),
-    ) -> CheckContext:
+    ) -> CheckedFile:
         """Return the input of the checks of one opset; the operators are those of its file."""
-        return CheckContext(
+        return CheckedFile(
             folder=self.output.folder,
-            opset=context.opset,
-            spec=context.spec,
-            reference=self.reference.select(context.route, operators),
+            opset=opset_export.opset,
+            spec=opset_export.spec,
+            reference=self.reference.select(opset_export.route, operators),
             notes=notes,
             samples=self.samples,
             kernels=self.output.custom.kernels,
@@ -76,12 +76,12 @@ class PreparedJob:
 
     def write_failures(
         self,
-        context: ExportContext,
+        opset_export: OpsetExport,
         opsets: tuple[OpsetJob, ...],
         failure: Failure,
         times: StageTimes,
     ) -> None:
         """Write the records of a failed capture or conversion, and explain them."""
-        check_context = self.make_check_context(context)
-        explain = partial(diagnosis.explain_failure, failure, context, check_context)
+        checked = self.make_checked_file(opset_export)
+        explain = partial(diagnosis.explain_failure, failure, opset_export, checked)
         self.output.write_failures(opsets, failure, times, explain)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
 from exporter.checks.model_file import UnreadableModel, measure_artifact, read_model
-from exporter.checks.protocol import CheckContext, SampleCache, hash_sample
+from exporter.checks.protocol import CheckedFile, SampleCache, hash_sample
 from exporter.core.files import PROJECT_LIMIT
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest import ModelSpec
@@ -49,7 +49,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
         return None
     records = [record.model_copy(update={"artifact": facts}) for record in records]
     shutil.copyfile(source.reference, target.reference)
-    context = CheckContext(
+    checked = CheckedFile(
         folder=target,
         opset=opset.opset,
         spec=job.spec.resolve_cell(opset.opset),
@@ -57,7 +57,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
         notes=records[0].notes,
         samples=cache,
     )
-    return _update_records(job, opset, context, records)
+    return _update_records(job, opset, checked, records)
 
 
 def _needs_export(
@@ -134,11 +134,11 @@ def _write_name(path: Path, name: str) -> None:
 
 
 def _update_records(
-    job: Job, opset: OpsetJob, context: CheckContext, records: list[Record]
+    job: Job, opset: OpsetJob, checked: CheckedFile, records: list[Record]
 ) -> list[Record] | None:
     """Return the updated records, or None if a check fails."""
     # The log and the notes of a record stay as they are.
-    proof = FileProof(spec=job.spec, context=context, route=opset.route)
+    proof = FileProof(spec=job.spec, checked=checked, route=opset.route)
     updated: list[Record] = []
     for device, record in zip(opset.devices, records, strict=True):
         result = proof.prove(device)

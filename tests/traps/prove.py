@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
@@ -87,8 +87,8 @@ def prove(spec: ModelSpec, folder: Path) -> Record:
     (opset,) = spec.opsets
     files = JobFolder(folder)
     reference = Reference.read(files.reference.read_bytes())
-    subject = CheckContext(folder=files, opset=opset, spec=spec, reference=reference)
-    return FileProof(spec=spec, context=subject, route=choose_route(spec, opset)).prove(CPU)
+    subject = CheckedFile(folder=files, opset=opset, spec=spec, reference=reference)
+    return FileProof(spec=spec, checked=subject, route=choose_route(spec, opset)).prove(CPU)
 
 
 #: Keeps the folders of `_sound` until the process ends.

@@ -10,7 +10,7 @@ from onnx import ModelProto
 from benchmarks.audit.mutators.mutants import Mutant
 from benchmarks.audit.results import MutantOutcome
 from benchmarks.audit.verdict import find_first_failure, search_difference
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.manifest import Device, Fill, Input, ModelSpec, Output
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
@@ -27,7 +27,7 @@ def make_change(*rows: int) -> Mutant:
     return Mutant(kind="weight", change="", model=ModelProto(), rows=rows)
 
 
-def doubles(folder: Path, text: str = DOUBLE) -> CheckContext:
+def doubles(folder: Path, text: str = DOUBLE) -> CheckedFile:
     folder.mkdir(exist_ok=True)
     reference = make_reference(declared(folder), at(folder, 1, 5))
     return make_subject(folder, text, reference=reference)
@@ -44,7 +44,7 @@ def table_contract() -> ModelSpec:
     return contract(inputs=(index,), outputs=(Output(name="y", shape=("batch",)),))
 
 
-def table(folder: Path, text: str = TABLE) -> CheckContext:
+def table(folder: Path, text: str = TABLE) -> CheckedFile:
     folder.mkdir(exist_ok=True)
     return make_subject(folder, text, spec=table_contract(), reference=make_reference())
 

@@ -18,8 +18,8 @@ from exporter.checks.comparison.compare_arrays import (
 from exporter.checks.comparison.tensor_limit import choose_limit
 from exporter.checks.comparison.tolerance import (
     PRECISIONS,
+    ComparedOutput,
     Limit,
-    OutputContext,
     Precision,
     is_float,
     is_limit_measured,
@@ -186,18 +186,18 @@ def _measure_slices(
 
 
 def compare_output(
-    actual: object, data: SampleData, output: OutputContext
+    actual: object, data: SampleData, checked_output: ComparedOutput
 ) -> Iterator[tuple[str, Comparison]]:
     """Compare an output with PyTorch's: of a sequence the count first, then each item."""
-    name = f"output '{output.output.name}'"
-    expected, wide = data.outputs[output.index], data.float64_outputs[output.index]
+    name = f"output '{checked_output.output.name}'"
+    expected, wide = data.outputs[checked_output.index], data.float64_outputs[checked_output.index]
     if not isinstance(expected, list):
         wide = None if isinstance(wide, list) else wide
-        if output.output.masked_by:
-            yield name, _compare_masked(actual, expected, wide, data, output)
+        if checked_output.output.masked_by:
+            yield name, _compare_masked(actual, expected, wide, data, checked_output)
         else:
-            comparison = _compare_tensor(actual, expected, wide, output)
-            yield name, _accept_ties(comparison, actual, expected, data, output.index)
+            comparison = _compare_tensor(actual, expected, wide, checked_output)
+            yield name, _accept_ties(comparison, actual, expected, data, checked_output.index)
     elif not isinstance(actual, list):
         yield name, report_mismatch(f"no sequence but a {type(actual).__name__}")
     elif len(actual) != len(expected):
@@ -206,7 +206,7 @@ def compare_output(
     else:
         wide_items = split_float64_items(wide, len(expected))
         for index, arrays in enumerate(zip(actual, expected, wide_items, strict=True)):
-            yield f"item {index} of {name}", _compare_tensor(*arrays, output)
+            yield f"item {index} of {name}", _compare_tensor(*arrays, checked_output)
 
 
 def _accept_ties(
@@ -236,16 +236,20 @@ def split_float64_items(value: OnnxValue | None, count: int) -> list[Array | Non
 
 
 def _compare_masked(
-    actual: object, expected: Array, wide: Array | None, data: SampleData, output: OutputContext
+    actual: object,
+    expected: Array,
+    wide: Array | None,
+    data: SampleData,
+    checked_output: ComparedOutput,
 ) -> Comparison:
     """Compare kind, dtype and shape, then the values at which the mask is 1."""
-    name, spec = output.output.masked_by, output.context.spec
-    positions = find_compared_positions(spec, output.index, data.inputs, expected.shape)
+    name, spec = checked_output.output.masked_by, checked_output.checked.spec
+    positions = find_compared_positions(spec, checked_output.index, data.inputs, expected.shape)
     is_other = not isinstance(actual, np.ndarray) or (
         (actual.dtype, actual.shape) != (expected.dtype, expected.shape)
     )
     if positions is None or is_other or not expected.size:
-        return _compare_tensor(actual, expected, wide, output)
+        return _compare_tensor(actual, expected, wide, checked_output)
     if not positions.any():
         return report_mismatch(
             f"no value is compared, because the mask {name!r} excludes every position; "
@@ -256,7 +260,7 @@ def _compare_masked(
         np.asarray(actual)[positions],
         expected[positions],
         wide[positions] if wide is not None and has_wide else None,
-        output,
+        checked_output,
     )
     if not comparison.problem:
         return comparison
@@ -265,40 +269,50 @@ def _compare_masked(
 
 
 def _compare_tensor(
-    actual: object, expected: Array, wide: Array | None, output: OutputContext
+    actual: object, expected: Array, wide: Array | None, checked_output: ComparedOutput
 ) -> Comparison:
-    limit, target = choose_limit(expected, wide, output)
-    comparator = output.output.compare
+    limit, target = choose_limit(expected, wide, checked_output)
+    comparator = checked_output.output.compare
     if comparator is not None and not comparator.rows:
         compare_by = custom_comparison.compare_by
-        compared: Comparison = compare_by(comparator, actual, expected, target, limit, output)
-        return compared
+        result: Comparison = compare_by(comparator, actual, expected, target, limit, checked_output)
+        return result
     comparison = compare_arrays(actual, expected, limit, target)
-    if limit is not None and isinstance(actual, np.ndarray) and is_limit_measured(output):
+    if limit is not None and isinstance(actual, np.ndarray) and is_limit_measured(checked_output):
         # Without float64 the target is PyTorch's own output: a difference leads to a review.
-        is_compared = target is not expected or not output.is_exact
+        is_compared = target is not expected or not checked_output.is_exact
         # An error that follows the terms of a sum is no bound of a small slice.
-        if is_compared and not limit.outside and not output.context.reference.has_plain_noise:
+        if (
+            is_compared
+            and not limit.outside
+            and not checked_output.checked.reference.has_plain_noise
+        ):
             comparison = compare_small_slices(comparison, actual, expected, target, limit)
-    overflow = get_overflow(output.context.reference, output.index)
+    overflow = get_overflow(checked_output.checked.reference, checked_output.index)
     if comparison.has_nonfinite_mismatch and overflow:
         return replace(comparison, problem=f"{comparison.problem}; {overflow}")
-    return _mark_uncertainty(comparison, expected, output) if comparison.problem else comparison
+    return (
+        _mark_uncertainty(comparison, expected, checked_output)
+        if comparison.problem
+        else comparison
+    )
 
 
 #: A larger share of the scale is no rounding.
 _LARGE = 0.1
 
 
-def _mark_uncertainty(comparison: Comparison, expected: Array, output: OutputContext) -> Comparison:
+def _mark_uncertainty(
+    comparison: Comparison, expected: Array, checked_output: ComparedOutput
+) -> Comparison:
     """Mark an error that is no larger than PyTorch's own error, if that is no bound."""
-    if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
+    if not is_float(expected.dtype.name) or not is_float(checked_output.output.dtype):
         return comparison
     scale = measure_scale(expected)
     comparison = replace(comparison, is_large=comparison.max_abs > _LARGE * scale)
-    if not comparison.max_abs <= measure_uncertainty(output, scale):
+    if not comparison.max_abs <= measure_uncertainty(checked_output, scale):
         return comparison
-    share = output.large_noise or 0.0
+    share = checked_output.large_noise or 0.0
     dtype = expected.dtype.name
     problem = f"{comparison.problem}; PyTorch's own {dtype} error is {share:.1e} of the scale"
     return replace(comparison, problem=problem, is_uncertain=True)

@@ -14,8 +14,8 @@ import numpy as np
 from exporter.checks.comparison.compare_arrays import Comparison, find_mismatch
 from exporter.checks.comparison.compare_outputs import compare_output
 from exporter.checks.comparison.custom_comparison import order_rows
-from exporter.checks.comparison.tolerance import Limit, OutputContext
-from exporter.checks.protocol import CheckContext, DamagedSample, SampleData
+from exporter.checks.comparison.tolerance import ComparedOutput, Limit
+from exporter.checks.protocol import CheckedFile, DamagedSample, SampleData
 from exporter.core.text import pluralize, round_up_two_digits
 from exporter.jobs import Sample
 from exporter.manifest import Output
@@ -149,13 +149,13 @@ class SampleResult:
 def compare_samples(
     check: str,
     samples: Sequence[Sample],
-    context: CheckContext,
+    checked: CheckedFile,
     session: Session,
     device: str,
 ) -> CheckResult:
     """Run every sample and compare every output, even if the first sample fails."""
     try:
-        results = [_compare_sample(sample, context, session, device) for sample in samples]
+        results = [_compare_sample(sample, checked, session, device) for sample in samples]
     except DamagedSample as error:
         message = f"PyTorch's outputs cannot be read: {error}"
         return CheckResult(check=check, status=Status.ERROR, message=message)
@@ -170,7 +170,7 @@ def compare_samples(
             status, message = Status.INCONCLUSIVE, f"{message}; {fix}"
     metrics = _collect_metrics(results)
     if status is Status.FAIL and len(failed) == len(results) > 1 and check == "axes":
-        sizes = (f"{axis.name}={axis.example}" for axis in context.spec.axes if axis.example)
+        sizes = (f"{axis.name}={axis.example}" for axis in checked.spec.axes if axis.example)
         metrics["only"] = " ".join(sizes)
     ratios = [item.limit_ratio for result in failed for item in result.comparisons]
     if status is Status.FAIL and "needs" in metrics and max(ratios) <= _NEAR and not is_large:
@@ -179,17 +179,17 @@ def compare_samples(
 
 
 def _compare_sample(
-    sample: Sample, context: CheckContext, session: Session, device: str
+    sample: Sample, checked: CheckedFile, session: Session, device: str
 ) -> SampleResult:
     if sample.error:
         return SampleResult(sample=sample, problems=(_format_pytorch_failure(sample),))
-    names = [output.name for output in context.spec.outputs]
+    names = [output.name for output in checked.spec.outputs]
     if list(session.output_names) != names:
         actual, declared = ", ".join(session.output_names) or "none", ", ".join(names)
         problem = f"the file's outputs are {actual}, declared {declared}"
         return SampleResult(sample=sample, problems=(problem,))
-    context = apply_sample_noise(sample, context)
-    data = context.read(sample)
+    checked = apply_sample_noise(sample, checked)
+    data = checked.read(sample)
     try:
         # Copies, because a runtime may write to them and other files run on the same inputs.
         values = session.run({name: array.copy() for name, array in data.inputs.items()})
@@ -198,19 +198,19 @@ def _compare_sample(
     if len(values) != len(names):
         problem = f"the runtime gives {len(values)} outputs, declared {len(names)}"
         return SampleResult(sample=sample, problems=(problem,))
-    compared = compare_values(values, data, sample, context, device)
+    compared = compare_values(values, data, sample, checked, device)
     is_tied = False
     if any(result.problem for _, result in compared):
         for other in list_alternatives(values, data):
             inexact = sample.model_copy(update={"exact": False})
-            results = compare_values(values, other, inexact, context, device)
+            results = compare_values(values, other, inexact, checked, device)
             if not any(result.problem for _, result in results):
                 compared, is_tied = results, True
                 break
         else:
-            compared = _mark_selections(compared, data, sample, context, device)
+            compared = _mark_selections(compared, data, sample, checked, device)
     problems = (
-        *find_undeclared_outputs(context.spec.outputs, data.outputs, sample.axes),
+        *find_undeclared_outputs(checked.spec.outputs, data.outputs, sample.axes),
         *(f"{name}: {result.problem}" for name, result in compared if result.problem),
     )
     return SampleResult(
@@ -226,21 +226,21 @@ def compare_values(
     values: Sequence[OnnxValue],
     data: SampleData,
     sample: Sample,
-    context: CheckContext,
+    checked: CheckedFile,
     device: str,
 ) -> list[tuple[str, Comparison]]:
-    indices = range(len(context.spec.outputs))
+    indices = range(len(checked.spec.outputs))
     is_usual = bool(sample.scales)
-    outputs = [OutputContext(context, index, device, sample.exact, is_usual) for index in indices]
+    outputs = [ComparedOutput(checked, index, device, sample.exact, is_usual) for index in indices]
     ordered = list(values)
-    if any(output.compare and output.compare.rows for output in context.spec.outputs):
+    if any(output.compare and output.compare.rows for output in checked.spec.outputs):
         ordered = list(order_rows(values, data, outputs))
     for index in sample.undefined:
         ordered[index] = _accept_undefined(ordered[index], data.outputs[index])
     return [
         pair
-        for value, output in zip(ordered, outputs, strict=True)
-        for pair in compare_output(value, data, output)
+        for value, checked_output in zip(ordered, outputs, strict=True)
+        for pair in compare_output(value, data, checked_output)
     ]
 
 
@@ -248,17 +248,17 @@ def _mark_selections(
     compared: Sequence[tuple[str, Comparison]],
     data: SampleData,
     sample: Sample,
-    context: CheckContext,
+    checked: CheckedFile,
     device: str,
 ) -> list[tuple[str, Comparison]]:
     """Mark the outputs in which PyTorch with other rounding selects as many other elements."""
-    pairs = zip(context.spec.outputs, data.selections, strict=False)
+    pairs = zip(checked.spec.outputs, data.selections, strict=False)
     # The values of selected indices show whether they are right.
     known = {f"output '{output.name}'" for output, selection in pairs if selection}
     shares: dict[str, float] = {}
     if data.tied_outputs:
         for outputs in data.rounded_outputs:
-            for name, result in compare_values(outputs, data, sample, context, device):
+            for name, result in compare_values(outputs, data, sample, checked, device):
                 if result.problem and name not in known:
                     shares[name] = max(shares.get(name, 0.0), _read_share(result))
     return [
@@ -281,11 +281,11 @@ def _accept_undefined(value: OnnxValue, expected: OnnxValue) -> OnnxValue:
     return np.where(np.isnan(expected), expected, value)
 
 
-def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:
+def apply_sample_noise(sample: Sample, checked: CheckedFile) -> CheckedFile:
     if not sample.noise:
-        return context
+        return checked
     update = {"noise": sample.noise, "large_noise": sample.large_noise}
-    return replace(context, reference=context.reference.model_copy(update=update))
+    return replace(checked, reference=checked.reference.model_copy(update=update))
 
 
 def find_undeclared_outputs(

@@ -16,7 +16,7 @@ from exporter.checks.comparison.compare_arrays import (
     measure_scale,
 )
 from exporter.checks.comparison.tensor_limit import choose_limit
-from exporter.checks.comparison.tolerance import Limit, OutputContext
+from exporter.checks.comparison.tolerance import ComparedOutput, Limit
 from exporter.checks.protocol import SampleData
 from exporter.manifest import Comparator
 from exporter.runtimes.session import Array, OnnxValue
@@ -28,26 +28,26 @@ def compare_by(
     expected: Array,
     target: Array,
     limit: Limit | None,
-    output: OutputContext,
+    checked_output: ComparedOutput,
 ) -> Comparison:
     """Compare by the comparator of the manifest; kind, dtype, shape, NaN and Inf must be equal.
 
     A function receives other sizes, too, along an axis that only outputs have.
     """
-    is_sized = not (comparator.call and _differs_in_free_axes(actual, expected, output))
+    is_sized = not (comparator.call and _differs_in_free_axes(actual, expected, checked_output))
     if is_sized and (mismatch := find_mismatch(actual, expected)):
         return mismatch
     values = np.asarray(actual)
     if comparator.call:
-        function = output.context.load_function(comparator.call)
+        function = checked_output.checked.load_function(comparator.call)
         outcome = comparators.compare_by_function(function, comparator.call, values, expected)
     elif mismatch := find_nonfinite_mismatch(values, expected):
         return mismatch
     elif comparator.cosine is not None:
-        usual = _measure_usual_signal(output)
+        usual = _measure_usual_signal(checked_output)
         outcome = comparators.compare_cosine(values, target, comparator.cosine, usual)
     elif comparator.sqnr is not None:
-        usual = _measure_usual_signal(output)
+        usual = _measure_usual_signal(checked_output)
         outcome = comparators.compare_sqnr(values, target, comparator.sqnr, usual)
     else:
         allowed = limit.allowed_error(measure_scale(expected)) if limit else 0.0
@@ -62,21 +62,21 @@ def compare_by(
     )
 
 
-def _measure_usual_signal(output: OutputContext) -> float:
+def _measure_usual_signal(checked_output: ComparedOutput) -> float:
     """Return the mean square of PyTorch's output for the declared inputs; 0 if it is unknown."""
-    samples = output.context.reference.samples
+    samples = checked_output.checked.reference.samples
     declared = next((each for each in samples if each.kind == "declared" and not each.error), None)
     if declared is None:
         return 0.0
-    value = output.context.read(declared).outputs[output.index]
+    value = checked_output.checked.read(declared).outputs[checked_output.index]
     array = np.asarray([] if isinstance(value, list) else value, np.float64)
     finite = array[np.isfinite(array)]
     return float(np.square(finite).mean()) if finite.size else 0.0
 
 
-def _differs_in_free_axes(actual: object, expected: Array, output: OutputContext) -> bool:
+def _differs_in_free_axes(actual: object, expected: Array, checked_output: ComparedOutput) -> bool:
     """Return True if only sizes of axes differ that no input has."""
-    dims, axes = output.output.file_shape, output.context.spec.axes
+    dims, axes = checked_output.output.file_shape, checked_output.checked.spec.axes
     free = {axis.name for axis in axes if axis.example is None}
     if not isinstance(actual, np.ndarray) or actual.dtype != expected.dtype:
         return False
@@ -87,7 +87,7 @@ def _differs_in_free_axes(actual: object, expected: Array, output: OutputContext
 
 
 def order_rows(
-    values: Sequence[OnnxValue], data: SampleData, outputs: Sequence[OutputContext]
+    values: Sequence[OnnxValue], data: SampleData, outputs: Sequence[ComparedOutput]
 ) -> Sequence[OnnxValue]:
     """Return the outputs of a file with their unordered rows in the order of PyTorch's rows."""
     ordered = list(values)
@@ -115,7 +115,7 @@ def order_rows(
 
 
 def _match_rows(
-    group: Sequence[OutputContext],
+    group: Sequence[ComparedOutput],
     values: Sequence[OnnxValue],
     data: SampleData,
     position: tuple[int, ...],
@@ -137,29 +137,29 @@ def _match_rows(
     return comparators.match_rows(costs)
 
 
-def find_accepted_output(output: OutputContext) -> str:
+def find_accepted_output(checked_output: ComparedOutput) -> str:
     """Return a wrong output that the comparator accepts, or "" if it rejects all."""
-    context, comparator = output.context, output.output.compare
-    samples = [each for each in context.reference.promised_samples if not each.error]
+    checked, comparator = checked_output.checked, checked_output.output.compare
+    samples = [each for each in checked.reference.promised_samples if not each.error]
     declared = next((each for each in samples if each.kind == "declared"), None)
     if comparator is None or declared is None:
         return ""
-    data = context.read(declared)
-    expected = np.asarray(data.outputs[output.index])
-    target = data.float64_outputs[output.index]
+    data = checked.read(declared)
+    expected = np.asarray(data.outputs[checked_output.index])
+    target = data.float64_outputs[checked_output.index]
     target = np.asarray(target) if isinstance(target, np.ndarray) else expected
     if target.shape != expected.shape:
         target = expected
 
     def accepts(wrong: Array) -> bool:
-        return not compare_by(comparator, wrong, expected, target, None, output).problem
+        return not compare_by(comparator, wrong, expected, target, None, checked_output).problem
 
     # Zeros have no largest value, so a ranking gets the opposite one.
     wrong = -expected if comparator.top_k else np.zeros_like(expected)
     if not np.array_equal(wrong, expected) and accepts(wrong):
         return "the opposite values" if comparator.top_k else "zeros"
     others = [
-        (sample.name, np.asarray(context.read(sample).outputs[output.index]))
+        (sample.name, np.asarray(checked.read(sample).outputs[checked_output.index]))
         for sample in samples
         if sample.kind == "values" and sample.factor == 1.0
     ]

@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.jobs import Sample
 from exporter.manifest import Bound, Output, select_bound
 
@@ -95,10 +95,10 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputContext:
+class ComparedOutput:
     """One output of the contract on one device."""
 
-    context: CheckContext
+    checked: CheckedFile
     index: int
     device: str
     is_exact: bool = True
@@ -108,29 +108,29 @@ class OutputContext:
 
     @property
     def output(self) -> Output:
-        return self.context.spec.outputs[self.index]
+        return self.checked.spec.outputs[self.index]
 
     @property
     def bound(self) -> Bound:
         """The bound of the manifest; empty if it sets none."""
-        return select_bound(self.context.spec, self.output, self.device)
+        return select_bound(self.checked.spec, self.output, self.device)
 
     @property
     def large_noise(self) -> float | None:
         """PyTorch's error as a share of the scale if it is too large for a default bound."""
-        shares = self.context.reference.large_noise
+        shares = self.checked.reference.large_noise
         return shares[self.index] if self.index < len(shares) else None
 
     @property
     def noise(self) -> float | None:
         """PyTorch's error as a share of the scale; a large one only if `noise` is declared."""
-        share = self.context.reference.noise[self.index]
+        share = self.checked.reference.noise[self.index]
         return self.large_noise if share is None and self.bound.noise is not None else share
 
     @property
     def noise_scale(self) -> float:
         """The scale of the samples in which the noise was measured; 0 if it is unknown."""
-        scales = self.context.reference.noise_scales
+        scales = self.checked.reference.noise_scales
         return scales[self.index] if self.index < len(scales) else 0.0
 
 
@@ -139,17 +139,17 @@ def is_float(dtype: str) -> bool:
     return dtype in PRECISIONS
 
 
-def is_limit_measured(output: OutputContext) -> bool:
+def is_limit_measured(checked_output: ComparedOutput) -> bool:
     """Return True if the limit is a multiple of noise; float64 is the target then."""
-    return not _is_fixed(output.bound) and output.noise is not None
+    return not _is_fixed(checked_output.bound) and checked_output.noise is not None
 
 
-def measure_uncertainty(output: OutputContext, scale: float) -> float:
+def measure_uncertainty(checked_output: ComparedOutput, scale: float) -> float:
     """Return the error up to which a wrong value and PyTorch's own error look the same.
 
     It is 0 if PyTorch's error is a bound or unknown, or if the manifest has a bound.
     """
-    bound, share = output.bound, output.large_noise
+    bound, share = checked_output.bound, checked_output.large_noise
     if _is_fixed(bound) or bound.noise is not None or share is None:
         return 0.0
     return _NOISE_FACTOR * share * scale
@@ -159,25 +159,25 @@ def _is_fixed(bound: Bound) -> bool:
     return any(value is not None for value in (bound.atol, bound.rtol, bound.steps))
 
 
-def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) -> Limit:
+def compute_limit(checked_output: ComparedOutput, scale: float, *, exact: bool = True) -> Limit:
     """Return the limit of one output in one sample.
 
     `scale`: The largest finite magnitude of the target values.
     `exact`: Whether these values are float64's; otherwise nothing can be measured.
     """
-    precision = PRECISIONS[output.output.dtype]
-    bound, share = output.bound, output.noise
-    reference = output.context.reference
+    precision = PRECISIONS[checked_output.output.dtype]
+    bound, share = checked_output.bound, checked_output.noise
+    reference = checked_output.checked.reference
     noise = None if share is None else share * scale
-    if noise and reference.noise[output.index] is None:
+    if noise and reference.noise[checked_output.index] is None:
         # It is declared, and the rounding of a cancellation does not shrink with its result.
-        noise *= max(1.0, output.noise_scale / scale)
+        noise *= max(1.0, checked_output.noise_scale / scale)
     rtol, factor = 0.0, bound.noise or _NOISE_FACTOR
     if bound.steps is not None:
         # Without a step in the reference, values must be equal.
         steps = bound.steps
         known = reference.steps
-        step = (known[output.index] if output.index < len(known) else None) or 0.0
+        step = (known[checked_output.index] if checked_output.index < len(known) else None) or 0.0
         return Limit(
             atol=steps * step + _PRODUCT_ROUNDING * precision.eps * scale if step else 0.0,
             outside=bound.outside,
@@ -185,7 +185,7 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
         )
     if _is_fixed(bound):
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
-        if not output.is_usual:
+        if not checked_output.is_usual:
             # A normalization of equal values enlarges their rounding. The file is compared with
             # PyTorch's output, and that has this error, too.
             atol = max(atol, (_NOISE_FACTOR + 1) * (noise or 0.0))
@@ -197,7 +197,7 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
             noise=noise,
         )
     declared_scales = (
-        sample.scales[output.index]
+        sample.scales[checked_output.index]
         for sample in reference.samples
         if sample.kind == "declared" and sample.scales
     )
@@ -205,12 +205,14 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
     last_places = precision.floor * precision.eps
     if noise is not None and exact:
         least = last_places * usual_scale
-        atol, reason = _measure_limit(precision, factor, noise, scale, _count_elements(output))
+        atol, reason = _measure_limit(
+            precision, factor, noise, scale, _count_elements(checked_output)
+        )
     else:
         # `rtol` is the rounding of half precision here.
         least = min(last_places, precision.atol) * usual_scale
         atol, rtol = max(precision.atol * scale, precision.least), precision.rtol
-        is_large = output.large_noise is not None
+        is_large = checked_output.large_noise is not None
         cause = "PyTorch's noise is no bound" if is_large else "without float64"
         reason = f"torch.testing's default for {precision.name} at this scale, {cause}"
     if least > atol:
@@ -227,9 +229,9 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
     )
 
 
-def compute_limit_without_float64(output: OutputContext, scale: float) -> Limit:
+def compute_limit_without_float64(checked_output: ComparedOutput, scale: float) -> Limit:
     """Return the limit of one output in a sample without a float64 run; see the module."""
-    limit = compute_limit(output, scale)
+    limit = compute_limit(checked_output, scale)
     return replace(
         limit,
         atol=limit.atol * max(1.0 - 1.0 / limit.factor, 0.0),
@@ -253,11 +255,12 @@ def _measure_limit(
     return max(limits)
 
 
-def _count_elements(output: OutputContext) -> int:
-    samples: tuple[Sample, ...] = output.context.reference.promised_samples
+def _count_elements(checked_output: ComparedOutput) -> int:
+    samples: tuple[Sample, ...] = checked_output.checked.reference.promised_samples
     return sum(
         math.prod(
-            sample.axes.get(dim, 1) if isinstance(dim, str) else dim for dim in output.output.shape
+            sample.axes.get(dim, 1) if isinstance(dim, str) else dim
+            for dim in checked_output.output.shape
         )
         for sample in samples
         if not sample.error

@@ -40,16 +40,16 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         github.write_pages(build, github.format_problems(error.problems, _NO_VERDICT))
         raise
     print_result_notes(result.current)
-    context = result.context
-    if context.revision:
-        print_error(f"compared with {context.revision}")
-    elif names := context.baseline.without_contract:
+    facts = result.context
+    if facts.revision:
+        print_error(f"compared with {facts.revision}")
+    elif names := facts.baseline.without_contract:
         print_error(
             f"warning: the baseline has no contract of {join_names(names)}, because the entry was "
             "invalid, so edits of the entry are not compared; run `exporter baseline` to accept "
             "the results again"
         )
-    rows = build_gate_rows(result.findings, context, result.accepted)
+    rows = build_gate_rows(result.findings, facts, result.accepted)
     project_root = Path(manifest.project.root)
     page = render_gate(rows, manifest.project, github.find_commit_url(project_root, os.environ))
     github.write_pages(build, page)

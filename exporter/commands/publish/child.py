@@ -25,9 +25,9 @@ from exporter.checks.comparison.compare_outputs import (
 )
 from exporter.checks.comparison.compare_samples import apply_sample_noise
 from exporter.checks.comparison.tensor_limit import choose_limit
-from exporter.checks.comparison.tolerance import OutputContext
+from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
-from exporter.checks.protocol import CheckContext, DamagedSample, SampleData, hash_sample
+from exporter.checks.protocol import CheckedFile, DamagedSample, SampleData, hash_sample
 from exporter.checks.sample_checks import SAMPLE_KINDS
 from exporter.commands.publish.published_folder import (
     EXAMPLE,
@@ -82,13 +82,13 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         model = read_model(target.folder / MODEL)
     except UnreadableModel as error:
         return TargetResult(problems=(str(error),))
-    context = CheckContext(
+    checked = CheckedFile(
         folder=built,
         opset=target.opset,
         spec=spec.resolve_cell(target.opset),
         reference=reference,
     )
-    writer = _FolderWriter(spec, target, context, list_open_inputs(model))
+    writer = _FolderWriter(spec, target, checked, list_open_inputs(model))
     for sample in reference.all_samples:
         try:
             writer.add(sample)
@@ -128,7 +128,7 @@ def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) ->
 
 def _write_example(folder: Path, writer: _FolderWriter) -> None:
     """Write the first data set as `example.npz`, unless numpy cannot store a value."""
-    inputs, outputs = writer.graph_inputs, writer.context.spec.outputs
+    inputs, outputs = writer.graph_inputs, writer.checked.spec.outputs
     names = {f"input_{index}.pb": item.name for index, item in enumerate(inputs)}
     names |= {f"output_{index}.pb": item.name for index, item in enumerate(outputs)}
     is_tensor = all(item.type.HasField("tensor_type") for item in inputs)
@@ -155,7 +155,7 @@ class _FolderWriter:
     spec: ModelSpec
     """The contract of all cells of the model."""
     target: PublishTarget
-    context: CheckContext
+    checked: CheckedFile
     graph_inputs: list[ValueInfoProto]
     sets: list[DataSet] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -168,7 +168,7 @@ class _FolderWriter:
         Raises:
             DamagedSample, OSError: If the stored sample cannot be read or was changed.
         """
-        stored = self.context.folder.locate(sample)
+        stored = self.checked.folder.locate(sample)
         if sample.sha256 and hash_sample(stored) != sample.sha256:
             raise DamagedSample("is not what was proved")
         data_set = self.target.folder / f"test_data_set_{len(self.sets)}"
@@ -186,7 +186,7 @@ class _FolderWriter:
                 self.sets.append(DataSet.from_fields(sample, folder=data_set.name))
                 self._widen_allowances(sample)
         for path in sorted(stored.iterdir()):
-            group = stored.relative_to(self.context.folder.path).as_posix()
+            group = stored.relative_to(self.checked.folder.path).as_posix()
             self._store(path, group, data_set / path.name)
 
     def _encode(self, sample: Sample, source: Path) -> dict[str, bytes]:
@@ -197,10 +197,10 @@ class _FolderWriter:
         """
         if sample.undefined:
             raise UnsupportedSample("an output has no defined value")
-        spec, content = self.context.spec, dict[str, bytes]()
+        spec, content = self.checked.spec, dict[str, bytes]()
         paths = {item.name: source / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
-        for index, weight in enumerate(self.context.reference.weight_inputs):
-            paths.setdefault(weight.name, self.context.folder.weight(index))
+        for index, weight in enumerate(self.checked.reference.weight_inputs):
+            paths.setdefault(weight.name, self.checked.folder.weight(index))
         for position, item in enumerate(self.graph_inputs):
             if item.name not in paths:
                 raise UnsupportedSample(f"the input '{item.name}' is unknown")
@@ -227,16 +227,16 @@ class _FolderWriter:
         """Raise the allowances to those of a sample on each device."""
         for device in self.target.devices:
             spec = self.spec.resolve_cell(self.target.opset, device.name)
-            context = apply_sample_noise(sample, replace(self.context, spec=spec))
-            data = context.samples.read(context.folder.sample(sample.index), spec)
+            checked = apply_sample_noise(sample, replace(self.checked, spec=spec))
+            data = checked.samples.read(checked.folder.sample(sample.index), spec)
             is_exact = sample.exact
             if self.target.has_ties and data.tied_outputs:  # the lower index first, as ONNX selects
                 wide = (None,) * len(data.outputs)
                 data = replace(data, outputs=data.tied_outputs, float64_outputs=wide)
                 is_exact = False
             for index, declared in enumerate(spec.outputs):
-                output = OutputContext(context, index, device.name, is_exact)
-                new = _measure_allowance(data, output)
+                checked_output = ComparedOutput(checked, index, device.name, is_exact)
+                new = _measure_allowance(data, checked_output)
                 old = self.allowed.get(declared.name, new)
                 keys = ("atol", "rtol", "outside")
                 larger = {key: max(getattr(old, key), getattr(new, key)) for key in keys}
@@ -246,10 +246,10 @@ class _FolderWriter:
         """Write the weights that are inputs of the file."""
         positions = {item.name: index for index, item in enumerate(self.graph_inputs)}
         data_set = self.target.folder / self.sets[0].folder
-        for index, weight in enumerate(self.context.reference.weight_inputs):
+        for index, weight in enumerate(self.checked.reference.weight_inputs):
             if weight.name in positions:
                 written = data_set / f"input_{positions[weight.name]}.pb"
-                self._store(self.context.folder.weight(index), "weights", written)
+                self._store(self.checked.folder.weight(index), "weights", written)
 
     def _store(self, path: Path, group: str, written: Path) -> None:
         """Write a stored file to `samples`, unless the test data have a file with its bytes."""
@@ -262,16 +262,16 @@ class _FolderWriter:
         self.sources[f"{group}/{path.name}"] = target.relative_to(folder).as_posix()
 
 
-def _measure_allowance(data: SampleData, output: OutputContext) -> Allowance:
+def _measure_allowance(data: SampleData, checked_output: ComparedOutput) -> Allowance:
     """Return the tolerance of the contract as a distance from PyTorch's output."""
-    spec, declared = output.context.spec, output.output
-    expected, exact = data.outputs[output.index], data.float64_outputs[output.index]
+    spec, declared = checked_output.checked.spec, checked_output.output
+    expected, exact = data.outputs[checked_output.index], data.float64_outputs[checked_output.index]
     pairs: list[tuple[Array, Array | None]]
     if isinstance(expected, list):
         pairs = [*zip(expected, split_float64_items(exact, len(expected)), strict=True)]
     else:
         wide = exact if isinstance(exact, np.ndarray) and exact.shape == expected.shape else None
-        positions = find_compared_positions(spec, output.index, data.inputs, expected.shape)
+        positions = find_compared_positions(spec, checked_output.index, data.inputs, expected.shape)
         if positions is not None:
             expected, wide = expected[positions], None if wide is None else wide[positions]
         pairs = [(expected, wide)]
@@ -280,7 +280,7 @@ def _measure_allowance(data: SampleData, output: OutputContext) -> Allowance:
     if comparator is not None and not comparator.rows:
         fields, pairs = comparator.model_dump(exclude_defaults=True), []
     # The first limit is that of an empty sequence, and of an output that must be equal.
-    limits = [(0.0, 0.0, 0.0), *(_measure_limit(*pair, output) for pair in pairs)]
+    limits = [(0.0, 0.0, 0.0), *(_measure_limit(*pair, checked_output) for pair in pairs)]
     atol, rtol, outside = map(max, zip(*limits, strict=True))
     mask = next((item for item in spec.inputs if item.name == declared.masked_by), None)
     return Allowance(
@@ -294,10 +294,10 @@ def _measure_allowance(data: SampleData, output: OutputContext) -> Allowance:
 
 
 def _measure_limit(
-    expected: Array, wide: Array | None, output: OutputContext
+    expected: Array, wide: Array | None, checked_output: ComparedOutput
 ) -> tuple[float, float, float]:
     """Return `atol` and `rtol` around PyTorch's values, and the share that may exceed them."""
-    limit, center = choose_limit(expected, wide, output)
+    limit, center = choose_limit(expected, wide, checked_output)
     if limit is None:
         return 0.0, 0.0, 0.0
     values = to_float64(center)
@@ -373,7 +373,7 @@ def prove_folder(
         DamagedFolder: If the reference or a sample is missing or changed.
     """
     with open_samples(folder, publication) as (samples, reference):
-        context = CheckContext(
+        checked = CheckedFile(
             folder=samples,
             opset=publication.opset,
             spec=spec.resolve_cell(publication.opset),
@@ -383,7 +383,7 @@ def prove_folder(
             file=file or folder / MODEL,
         )
         route = Route(exporter="file", capture="none", reason="published")
-        proof = FileProof(spec=spec, context=context, route=route)
+        proof = FileProof(spec=spec, checked=checked, route=route)
         yield from (proof.prove(device, is_full=True) for device in devices)
 
 

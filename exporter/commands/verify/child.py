@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from exporter.checks.comparison.compare_samples import apply_sample_noise
-from exporter.checks.comparison.tolerance import OutputContext
+from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
-from exporter.checks.protocol import CheckContext, DamagedSample
+from exporter.checks.protocol import CheckedFile, DamagedSample
 from exporter.checks.rollout import find_tie_margin, list_loops
 from exporter.commands.publish.child import DamagedFolder, open_samples, prove_folder
 from exporter.commands.publish.published_folder import (
@@ -196,7 +196,7 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
     count = 0
     equal = 0
     with open_samples(item.folder, publication) as (job, reference):
-        context = CheckContext(folder=job, opset=publication.opset, spec=spec, reference=reference)
+        checked = CheckedFile(folder=job, opset=publication.opset, spec=spec, reference=reference)
         loops = list_loops(reference)
         # The last prompt is one row, longer than a sliding window if there is one.
         last = loops[-1][0].axes if loops else {}
@@ -206,7 +206,7 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
                 raise ValueError("the published folder has no prompts; publish the entry again")
             generate = _open_package(item.path, spec, is_alone=is_alone)
             for steps in loops:
-                compared = compare_tokens(steps, context, generate)
+                compared = compare_tokens(steps, checked, generate)
                 count, equal = count + compared[0], equal + compared[1]
             prompts, release = pluralize(len(loops), "prompt"), version("onnxruntime-genai")
             share = "the" if spec.tokens is None else f"{equal} of the"
@@ -280,7 +280,7 @@ def _open_package(
 
 
 def compare_tokens(
-    steps: Sequence[Sample], context: CheckContext, generate: Callable[..., Iterator[Any]]
+    steps: Sequence[Sample], checked: CheckedFile, generate: Callable[..., Iterator[Any]]
 ) -> tuple[int, int]:
     """Return the number of tokens after a prompt up to each row's end, and of the equal ones.
 
@@ -290,12 +290,12 @@ def compare_tokens(
         DamagedSample, ValueError: If a step cannot be read, or at the first token that is neither
             PyTorch's nor a tie, unless the entry promises a share of the tokens.
     """
-    position = [output.name for output in context.spec.outputs].index("logits")
-    folders = map(context.folder.locate, steps)
-    data = [context.samples.read(folder, context.spec) for folder in folders]
+    position = [output.name for output in checked.spec.outputs].index("logits")
+    folders = map(checked.folder.locate, steps)
+    data = [checked.samples.read(folder, checked.spec) for folder in folders]
     prompt = data[0].inputs["input_ids"]
     mask = data[0].inputs.get("attention_mask", np.ones_like(prompt))
-    end = context.spec.generate.end if context.spec.generate else ()
+    end = checked.spec.generate.end if checked.spec.generate else ()
     texts = [row[is_text].tolist() for row, is_text in zip(prompt, mask != 0, strict=True)]
     ended = np.zeros(len(texts), bool)
     count = 0
@@ -310,9 +310,9 @@ def compare_tokens(
             raise ValueError(f"{step.name}: the text ends before token {right[~ended][0]}")
         known = np.minimum(chosen, logits.shape[1] - 1)
         margins = logits.max(-1) - logits[np.arange(len(known)), known]
-        output = OutputContext(apply_sample_noise(step, context), position, "cpu", False)
-        wrong = (margins > find_tie_margin(logits, output)) | (chosen != known)
-        if context.spec.tokens is None and (wrong & ~ended).any():
+        checked_output = ComparedOutput(apply_sample_noise(step, checked), position, "cpu", False)
+        wrong = (margins > find_tie_margin(logits, checked_output)) | (chosen != known)
+        if checked.spec.tokens is None and (wrong & ~ended).any():
             row = int((wrong & ~ended).argmax())
             message = f"{step.name}, row {row + 1}: it selects token {chosen[row]} in place of "
             raise ValueError(f"{message}{right[row]}; PyTorch's margin is {margins[row]:.3g}")

@@ -54,7 +54,7 @@ _WEIGHTS = ("weights_sha256: ", "weights file ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateContext:
+class GateFacts:
     """The state of a project at the time of its gate."""
 
     manifest: Manifest
@@ -142,10 +142,10 @@ class GateRows(FrozenModel):
 
 
 def build_gate_rows(
-    findings: Sequence[GateFinding], context: GateContext, accepted: Sequence[GateFinding] = ()
+    findings: Sequence[GateFinding], facts: GateFacts, accepted: Sequence[GateFinding] = ()
 ) -> GateRows:
     """Return the verdict with all rows; `accepted` has what the baseline of the branch accepts."""
-    inherited = _select_inherited(findings, context, accepted)
+    inherited = _select_inherited(findings, facts, accepted)
     decided = {(_CONSEQUENCES.get(each.kind), each.cell) for each in findings if each.is_blocking}
     current = [
         each for each in findings if each not in inherited and (each.kind, each.cell) not in decided
@@ -155,10 +155,10 @@ def build_gate_rows(
     accepted = [each for each in accepted if each.cell not in reported]
     pending = [each for each in current if _is_pending(each)]
     worse = [each for each in current if each.is_blocking and not _is_pending(each)]
-    problems = tuple(str(problem) for problem in context.manifest.problems)
-    counts = _count_cells([*current, *accepted], context)
+    problems = tuple(str(problem) for problem in facts.manifest.problems)
+    counts = _count_cells([*current, *accepted], facts)
     models = [each.cell.model for each in (*current, *accepted) if each.setting is None]
-    models += [cell.model for cell, cause in context.causes.items() if cause.sources]
+    models += [cell.model for cell, cause in facts.causes.items() if cause.sources]
     changed = tuple(dict.fromkeys(models))
     level: Literal["blocks", "pending", "passes"] = "passes"
     if worse or problems:
@@ -166,30 +166,30 @@ def build_gate_rows(
     elif pending:
         level = "pending"
     return GateRows(
-        verdict=_format_verdict(worse, pending, len(changed), context, counts),
+        verdict=_format_verdict(worse, pending, len(changed), facts, counts),
         level=level,
         is_passed=not blocked and not problems,
-        revision=context.revision,
+        revision=facts.revision,
         counts=counts,
         problems=problems,
-        missing={str(cell): reason for cell, reason in context.missing.items()},
-        findings=build_finding_rows(current, context),
-        inherited=build_finding_rows(inherited, context),
-        accepted=build_finding_rows(accepted, context),
-        models=tuple(_build_model_row(model, current, context) for model in changed),
-        packages=_describe_packages(context),
-        initial=tuple(list_initial_models(context.records.values())),
-        stale_pages=context.stale_pages,
-        accept_command=_format_update(pending, context) if pending else "",
+        missing={str(cell): reason for cell, reason in facts.missing.items()},
+        findings=build_finding_rows(current, facts),
+        inherited=build_finding_rows(inherited, facts),
+        accepted=build_finding_rows(accepted, facts),
+        models=tuple(_build_model_row(model, current, facts) for model in changed),
+        packages=_describe_packages(facts),
+        initial=tuple(list_initial_models(facts.records.values())),
+        stale_pages=facts.stale_pages,
+        accept_command=_format_update(pending, facts) if pending else "",
     )
 
 
 #: For a comparison without a project: no owners, places, commands and decisions.
-_NOTHING = GateContext(manifest=Manifest(project=Project(root=".", devices=()), models=()))
+_NOTHING = GateFacts(manifest=Manifest(project=Project(root=".", devices=()), models=()))
 
 
 def build_finding_rows(
-    findings: Iterable[GateFinding], context: GateContext = _NOTHING
+    findings: Iterable[GateFinding], facts: GateFacts = _NOTHING
 ) -> tuple[FindingRow, ...]:
     """Return a row for equal findings: blocking ones first, those of the same models together."""
     groups = group_findings(findings)
@@ -200,7 +200,7 @@ def build_finding_rows(
         edits = _list_edits(group)
         new = "\n".join(edit for edit in edits if edit not in shown)
         shown.update(edits)
-        rows.append(_build_finding_row(group, context, failures.shorten_diff(new, _DIFF_LINES)))
+        rows.append(_build_finding_row(group, facts, failures.shorten_diff(new, _DIFF_LINES)))
     return tuple(rows)
 
 
@@ -231,33 +231,33 @@ def _list_models(findings: Iterable[GateFinding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.model for each in findings for cell in each.cells))
 
 
-def _build_finding_row(group: Sequence[GateFinding], context: GateContext, diff: str) -> FindingRow:
+def _build_finding_row(group: Sequence[GateFinding], facts: GateFacts, diff: str) -> FindingRow:
     first = _find_worst(group)
     models, cells = _list_models(group), [cell for each in group for cell in each.cells]
     setting = str(first.setting.location) if first.setting else ""
-    specs = context.manifest.by_id
+    specs = facts.manifest.by_id
     owners = [specs[model].owner for model in models if model in specs]
     # A changed promise and a setting of the gate have no failure to show.
     is_failure = first.cell.model in specs and first.kind not in PROMISE_KINDS and not setting
-    failure = _describe_failure(group, context) if is_failure else _Failure()
+    failure = _describe_failure(group, facts) if is_failure else _Failure()
     return FindingRow.from_fields(
         first,
-        title=_name_finding(first, context),
+        title=_name_finding(first, facts),
         subject=setting or describe_cells(cells),
         models=models,
         owners=tuple(dict.fromkeys(filter(None, owners))),
         cells=tuple(map(str, cells)),
         after=_describe_state(group),
-        message="; ".join(filter(None, (first.message, _describe_cost(group, context)))),
+        message="; ".join(filter(None, (first.message, _describe_cost(group, facts)))),
         cause=str(first.cause or ""),
         code=failure.code,
         edited=str(first.location or ""),
-        locations=(setting,) if setting else failures.list_locations(cells, context.manifest),
+        locations=(setting,) if setting else failures.list_locations(cells, facts.manifest),
         lines=failure.lines,
         acceptance=failure.acceptance,
         commands=failure.commands,
         expectations=failure.expectations,
-        decision=_find_decision(group, context),
+        decision=_find_decision(group, facts),
         diff=diff,
     )
 
@@ -291,15 +291,15 @@ class _Failure:
     expectations: tuple[str, ...] = ()
 
 
-def _describe_failure(group: Sequence[GateFinding], context: GateContext) -> _Failure:
-    first, project = _find_worst(group), context.manifest.project
+def _describe_failure(group: Sequence[GateFinding], facts: GateFacts) -> _Failure:
+    first, project = _find_worst(group), facts.manifest.project
     acceptance = ""
-    if context.accepted_in and first.before != NOT_ACCEPTED:
+    if facts.accepted_in and first.before != NOT_ACCEPTED:
         word = "green" if first.before.split(maxsplit=1)[0] in _GREEN else "accepted"
-        acceptance = f"last {word} in {context.accepted_in}"
+        acceptance = f"last {word} in {facts.accepted_in}"
     export = format_export_command(str(first.cell), project.command)
     is_unproved = first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
-    record = context.records.get(first.cell)
+    record = facts.records.get(first.cell)
     if record is None:
         return _Failure(acceptance=acceptance, commands=(export,) if is_unproved else ())
     repro = failures.format_repro_command(record, project)
@@ -308,11 +308,11 @@ def _describe_failure(group: Sequence[GateFinding], context: GateContext) -> _Fa
         lines=tuple(map(join_lines, failures.find_model_lines(record))),
         acceptance=acceptance,
         commands=(repro or export,) if record.failure_code or is_unproved else (),
-        expectations=_list_expectations(group, context),
+        expectations=_list_expectations(group, facts),
     )
 
 
-def _list_expectations(group: Sequence[GateFinding], context: GateContext) -> tuple[str, ...]:
+def _list_expectations(group: Sequence[GateFinding], facts: GateFacts) -> tuple[str, ...]:
     """Return items of `expect` that foresee the failure on the device of the worst cell."""
     cell = _find_worst(group).cell
     same = [
@@ -320,18 +320,18 @@ def _list_expectations(group: Sequence[GateFinding], context: GateContext) -> tu
         for each in group
         if (each.cell.model, each.cell.device) == (cell.model, cell.device)
     ]
-    records = [context.records[each] for each in same if each in context.records]
+    records = [facts.records[each] for each in same if each in facts.records]
     if not records[0].status.is_red:
         return ()
-    spec = context.manifest.by_id[cell.model]
+    spec = facts.manifest.by_id[cell.model]
     return tuple(foreseen_failures.format_expectations(spec, records))
 
 
-def _name_finding(finding: GateFinding, context: GateContext) -> str:
+def _name_finding(finding: GateFinding, facts: GateFacts) -> str:
     """Return the kind in words, with the only sizes at which a red file works."""
     if finding.kind is FindingKind.REDEFINED and finding.before.startswith(_WEIGHTS):
         return "retrained"
-    record = context.records.get(finding.cell)
+    record = facts.records.get(finding.cell)
     # The first check that fails is `axes`, so the file is right at the size of the example.
     checks = record.checks if record and record.check == "axes" else ()
     sizes = [each.metrics["only"] for each in checks if "only" in each.metrics]
@@ -344,17 +344,17 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio - 1:+.0%}" if 0.5 < ratio < 2 else f"x{ratio:.2g}"
 
 
-def _describe_cost(findings: Sequence[GateFinding], context: GateContext) -> str:
+def _describe_cost(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     """Return how much of the old limit a wider tolerance uses, or what a lost promise costs."""
     model = findings[0].cell.model
-    if findings[0].kind is FindingKind.REMOVED and context is not _NOTHING:
-        runtime = _compare_figures(model, context).get("runtime", "")
+    if findings[0].kind is FindingKind.REMOVED and facts is not _NOTHING:
+        runtime = _compare_figures(model, facts).get("runtime", "")
         cost = f"the files load in ONNX Runtime from {runtime}; " if "→" in runtime else ""
         return f"{cost}`consumers` in an entry promises the oldest release"
     uses = []
     for each in findings:
         if each.kind is FindingKind.RELAXED and each.before.startswith("tolerance"):
-            old, new = _find_figures(each.cell, context)
+            old, new = _find_figures(each.cell, facts)
             if old and new and old.error and old.largest_error and new.largest_error:
                 share = old.error * new.largest_error / old.largest_error
                 uses.append((share, new.largest_error))
@@ -365,9 +365,9 @@ def _describe_cost(findings: Sequence[GateFinding], context: GateContext) -> str
     return f"the old limit {verdict}: the largest error {error:g} is about {share:.2%} of it"
 
 
-def _find_figures(cell: CellId, context: GateContext) -> tuple[Figures | None, Figures | None]:
+def _find_figures(cell: CellId, facts: GateFacts) -> tuple[Figures | None, Figures | None]:
     """Return the accepted figures of a cell, and the current ones."""
-    accepted, record = context.accepted.get(cell), context.records.get(cell)
+    accepted, record = facts.accepted.get(cell), facts.records.get(cell)
     new = extract_outcome(record).figures if record else None
     return accepted.figures if accepted else None, new
 
@@ -379,45 +379,45 @@ def _is_pending(finding: GateFinding) -> bool:
     return not finding.message.startswith(ACCEPTED_HERE)
 
 
-def _find_decision(findings: Sequence[GateFinding], context: GateContext) -> str:
+def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     first = findings[0]
-    if context is _NOTHING or not first.is_blocking or _is_pending(first):
+    if facts is _NOTHING or not first.is_blocking or _is_pending(first):
         return ""
     if first.setting:
         return "restore the setting, or change it in a branch of its current"
-    policy = (context.gate or context.manifest.project.gate).find_policy(first.cell.model)
-    if context.revision and policy.find_action(FindingKind.ACCEPTED_HERE) == "block":
+    policy = (facts.gate or facts.manifest.project.gate).find_policy(first.cell.model)
+    if facts.revision and policy.find_action(FindingKind.ACCEPTED_HERE) == "block":
         return (
             "fix or revert it; only a maintainer can merge over the check, because the policy of "
-            f"{context.revision.split()[0]} lets no branch accept a loss (accepted_here blocks)"
+            f"{facts.revision.split()[0]} lets no branch accept a loss (accepted_here blocks)"
         )
-    return f"fix it, or accept it: {_format_update(findings, context)}"
+    return f"fix it, or accept it: {_format_update(findings, facts)}"
 
 
-def _format_update(findings: Iterable[GateFinding], context: GateContext) -> str:
+def _format_update(findings: Iterable[GateFinding], facts: GateFacts) -> str:
     """Return the command that accepts the cells of findings."""
     affected = {cell for each in findings for cell in each.cells}
-    others = (context.promised | context.accepted.keys()) - affected
+    others = (facts.promised | facts.accepted.keys()) - affected
     partial = {cell.model for cell in others}
     patterns = {str(each) if each.model in partial else f"{each.model}/*" for each in affected}
     # Without patterns, it accepts all cells with a finding.
     quoted = [f"'{each}'" for each in sorted(patterns)] * (len(patterns) <= _LISTED_PATTERNS)
     arguments = " ".join(("update", *quoted, '--reason "REASON"'))
-    return format_command(context.manifest.project.command, "baseline", arguments)
+    return format_command(facts.manifest.project.command, "baseline", arguments)
 
 
 def _select_inherited(
-    findings: Sequence[GateFinding], context: GateContext, accepted: Sequence[GateFinding]
+    findings: Sequence[GateFinding], facts: GateFacts, accepted: Sequence[GateFinding]
 ) -> list[GateFinding]:
     """Return the warnings that the revision has already: no edit of the branch explains them."""
     drift = [each for each in findings if each.action == "warn" and each.kind in CAUSED_KINDS]
     edited = {each.cell.model for each in (*findings, *accepted) if each not in drift}
-    edited |= {cell.model for cell in context.causes}
-    return [each for each in drift if context.revision and each.cell.model not in edited]
+    edited |= {cell.model for cell in facts.causes}
+    return [each for each in drift if facts.revision and each.cell.model not in edited]
 
 
-def _count_cells(findings: Sequence[GateFinding], context: GateContext) -> dict[str, int]:
-    before, promised = context.accepted.keys(), context.promised
+def _count_cells(findings: Sequence[GateFinding], facts: GateFacts) -> dict[str, int]:
+    before, promised = facts.accepted.keys(), facts.promised
     differing = {each.cell for each in findings if each.setting is None}
     shared = before & promised
     counts = {"as before": len(shared - differing), "changed": len(shared & differing)}
@@ -429,7 +429,7 @@ def _format_verdict(
     worse: Sequence[GateFinding],
     pending: Sequence[GateFinding],
     changed: int,
-    context: GateContext,
+    facts: GateFacts,
     counts: Mapping[str, int],
 ) -> str:
     models = len(_list_models(worse or pending))
@@ -437,46 +437,46 @@ def _format_verdict(
     if worse or any(each.is_blocking for each in pending):
         text = "Blocks the merge" if worse else "Not accepted yet, which blocks the merge"
     of_changed = f"{models} of " * bool(models) + pluralize(max(changed, models), "changed model")
-    names = list(dict.fromkeys(_name_finding(each, context) for each in worse or pending))
+    names = list(dict.fromkeys(_name_finding(each, facts) for each in worse or pending))
     of_changed += f" ({join_names(names, _LISTED_KINDS)})" if names else ""
     text += f": {of_changed}" if changed or models else ""
-    if context.manifest.problems:
+    if facts.manifest.problems:
         text = "Blocks the merge: the models of a manifest file are unknown"
-    cells = pluralize(len(context.promised), "cell")
+    cells = pluralize(len(facts.promised), "cell")
     numbers = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{text} · {cells} of {pluralize(len(context.manifest.models), 'model')}: {numbers}"
+    return f"{text} · {cells} of {pluralize(len(facts.manifest.models), 'model')}: {numbers}"
 
 
-def _describe_packages(context: GateContext) -> str:
+def _describe_packages(facts: GateFacts) -> str:
     """Return the changed tools, the cells that were proved with them, and the errors."""
-    ids = {cell.model for cell in context.promised}
-    models = {model: each for model, each in context.baseline.models.items() if model in ids}
+    ids = {cell.model for cell in facts.promised}
+    models = {model: each for model, each in facts.baseline.models.items() if model in ids}
     before = Baseline(models=models).tools
-    changes = format_changed_tools(before, context.tools)
+    changes = format_changed_tools(before, facts.tools)
     if not changes:
         return ""
-    changed = {pair for pair in context.tools.items() if before.get(pair[0]) != pair[1]}
+    changed = {pair for pair in facts.tools.items() if before.get(pair[0]) != pair[1]}
     proved, ratios = 0, list[float]()
-    for cell, record in context.records.items():
+    for cell, record in facts.records.items():
         proved += bool(changed & extract_tool_versions(record.fingerprint).items())
-        old, new = _find_figures(cell, context)
+        old, new = _find_figures(cell, facts)
         if old and new and old.largest_error and new.largest_error:
             ratios.append(new.largest_error / old.largest_error)
-    text = f"{changes}: {proved} of {pluralize(len(context.promised), 'cell')} proved anew"
+    text = f"{changes}: {proved} of {pluralize(len(facts.promised), 'cell')} proved anew"
     return f"{text}, largest change of an error x{max(ratios):.2g}" if ratios else text
 
 
-def _build_model_row(model: str, findings: Iterable[GateFinding], context: GateContext) -> ModelRow:
-    spec = context.manifest.by_id.get(model)
+def _build_model_row(model: str, findings: Iterable[GateFinding], facts: GateFacts) -> ModelRow:
+    spec = facts.manifest.by_id.get(model)
     related = [each for each in findings if each.cell.model == model]
-    causes = (each for cell, each in context.causes.items() if cell.model == model)
+    causes = (each for cell, each in facts.causes.items() if cell.model == model)
     edits = [str(replace(each, tools=())) for each in causes if each.sources]
-    texts = [*dict.fromkeys(_name_finding(each, context) for each in related), *edits[:1]]
+    texts = [*dict.fromkeys(_name_finding(each, facts) for each in related), *edits[:1]]
     state = "changed"
     if spec is None:
         state = "removed"
-    elif not any(cell.model == model for cell in context.accepted):
-        weights = model in list_initial_models(context.records.values())
+    elif not any(cell.model == model for cell in facts.accepted):
+        weights = model in list_initial_models(facts.records.values())
         texts = [f"opsets {format_opsets(spec.opsets)}", *["initial weights"] * weights]
         state = "new"
     elif any(each.is_blocking and not _is_pending(each) for each in related):
@@ -488,7 +488,7 @@ def _build_model_row(model: str, findings: Iterable[GateFinding], context: GateC
         owner=spec.owner if spec else "",
         state=state,
         change="; ".join(texts),
-        figures=_compare_figures(model, context),
+        figures=_compare_figures(model, facts),
     )
 
 
@@ -512,49 +512,47 @@ class _Change(NamedTuple):
 
 
 def _find_largest_change(
-    model: str, context: GateContext, read: Callable[[Figures], float | None]
+    model: str, facts: GateFacts, read: Callable[[Figures], float | None]
 ) -> _Change | None:
     """Return the change of a figure in the cell that changed most; None if no cell has it."""
     changes = []
-    for cell in (cell for cell in context.records if cell.model == model):
-        old, new = _find_figures(cell, context)
+    for cell in (cell for cell in facts.records if cell.model == model):
+        old, new = _find_figures(cell, facts)
         if new and (now := read(new)) is not None:
             changes.append(_Change(cell, read(old) if old else None, now))
     return max(changes, key=lambda each: (abs(math.log(each.growth)), each.now), default=None)
 
 
-def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
+def _compare_figures(model: str, facts: GateFacts) -> dict[str, str]:
     """Return each figure that a cell of the model has, before and now."""
     texts = {}
-    if size := _find_largest_change(model, context, lambda each: each.bytes):
+    if size := _find_largest_change(model, facts, lambda each: each.bytes):
         texts["size"] = size.format(format_bytes)
-    if error := _find_largest_change(model, context, lambda each: each.largest_error):
-        figures = extract_outcome(context.records[error.cell]).figures
+    if error := _find_largest_change(model, facts, lambda each: each.largest_error):
+        figures = extract_outcome(facts.records[error.cell]).figures
         share = figures.error if figures else None
         of_limit = f" ({share * 100:.2g}% of the limit)" if share else ""
         texts["error"] = error.format("{:.2g}".format) + of_limit
-    if latency := _find_largest_change(model, context, lambda each: each.latency):
+    if latency := _find_largest_change(model, facts, lambda each: each.latency):
         texts["latency"] = latency.format("{:g}".format)
-    if nodes := _find_largest_change(model, context, lambda each: each.nodes):
-        change = _compare_operators(nodes.cell, context)
+    if nodes := _find_largest_change(model, facts, lambda each: each.nodes):
+        change = _compare_operators(nodes.cell, facts)
         texts["nodes"] = nodes.format("{:.0f}".format) + (f" ({change})" if change else "")
-    if runtime := _compare_first_releases(model, context):
+    if runtime := _compare_first_releases(model, facts):
         texts["runtime"] = runtime
     return texts
 
 
-def _compare_operators(cell: CellId, context: GateContext) -> str:
-    state, artifact = context.baseline.models.get(cell.model), context.records[cell].artifact
+def _compare_operators(cell: CellId, facts: GateFacts) -> str:
+    state, artifact = facts.baseline.models.get(cell.model), facts.records[cell].artifact
     old = state.operators.get(str(cell.opset)) if state else None
     return format_operator_changes(old, artifact.operators) if old and artifact else ""
 
 
-def _compare_first_releases(model: str, context: GateContext) -> str:
+def _compare_first_releases(model: str, facts: GateFacts) -> str:
     """Return the oldest releases of ONNX Runtime that load the files: `1.15 → 1.17`."""
-    accepted = (each for cell, each in context.accepted.items() if cell.model == model)
-    current = (
-        extract_outcome(each) for cell, each in context.records.items() if cell.model == model
-    )
+    accepted = (each for cell, each in facts.accepted.items() if cell.model == model)
+    current = (extract_outcome(each) for cell, each in facts.records.items() if cell.model == model)
     releases = [find_first_releases(each).get(model) for each in (accepted, current)]
     return " → ".join(dict.fromkeys(format_release(each) for each in releases if each))
 

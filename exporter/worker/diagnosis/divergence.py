@@ -30,8 +30,8 @@ from exporter.worker.diagnosis.runtime_values import (
 )
 from exporter.worker.export.attempts import (
     Captures,
-    ExportContext,
     ExportedFile,
+    OpsetExport,
     export_module,
     export_program,
     list_routes,
@@ -65,16 +65,16 @@ class ReExport:
     """The route and the notes of another way to export."""
 
 
-def is_optimized(context: ExportContext) -> bool:
+def is_optimized(opset_export: OpsetExport) -> bool:
     """Return True if dynamo's graph optimizer changed the file."""
-    spec = context.spec
-    is_dynamo = context.route.exporter == "dynamo" and context.program is not None
+    spec = opset_export.spec
+    is_dynamo = opset_export.route.exporter == "dynamo" and opset_export.program is not None
     return is_dynamo and not spec.weights_are_inputs and spec.options.get("optimize", True) is True
 
 
 @contextmanager
 def repeat_export(
-    context: ExportContext, folder: Path, *, optimize: bool = True
+    opset_export: OpsetExport, folder: Path, *, optimize: bool = True
 ) -> Iterator[ReExport]:
     """Export again in the same way, or without dynamo's graph optimizer; the files are temporary.
 
@@ -83,38 +83,42 @@ def repeat_export(
     """
     with _create_scratch(folder) as scratch:
         program = None
-        if context.route.exporter == "dynamo":
-            options = context.spec.options if optimize else {**context.spec.options, **UNOPTIMIZED}
+        if opset_export.route.exporter == "dynamo":
+            options = (
+                opset_export.spec.options
+                if optimize
+                else {**opset_export.spec.options, **UNOPTIMIZED}
+            )
             exported = translate_program(
-                context.program,
-                context.spec.model_copy(update={"options": options}),
-                context.opset,
+                opset_export.program,
+                opset_export.spec.model_copy(update={"options": options}),
+                opset_export.opset,
                 scratch,
-                context.decompositions,
-                context.custom,
+                opset_export.decompositions,
+                opset_export.custom,
             )
             graph, program = exported.model, exported.exported_program
         else:
             # With `verbose`, the file contains source lines. The graph is also printed to the log.
-            options = {**context.spec.options, "verbose": True}
-            spec = context.spec.model_copy(update={"options": options})
-            current = replace(context, spec=spec)
-            state = ModelSnapshot(context.model)
+            options = {**opset_export.spec.options, "verbose": True}
+            spec = opset_export.spec.model_copy(update={"options": options})
+            current = replace(opset_export, spec=spec)
+            state = ModelSnapshot(opset_export.model)
             path = scratch / "converted" / "model.onnx"
-            graph = export_module(current, (context.route,), path).graph
+            graph = export_module(current, (opset_export.route,), path).graph
             state.restore()
         lines = {
             str(output.name): line
             for node in graph.graph
-            if (line := find_node_line(node, context.root))
+            if (line := find_node_line(node, opset_export.root))
             for output in node.outputs
         }
-        yield ReExport(path=_write(graph, context, scratch), program=program, lines=lines)
+        yield ReExport(path=_write(graph, opset_export, scratch), program=program, lines=lines)
 
 
 @contextmanager
 def export_variant(
-    context: ExportContext,
+    opset_export: OpsetExport,
     folder: Path,
     exporter: str,
     capture: str,
@@ -128,24 +132,24 @@ def export_variant(
     Raises:
         Failure: If this export fails.
     """
-    spec, model = context.spec, context.model
-    is_same = exporter == context.route.exporter
+    spec, model = opset_export.spec, opset_export.model
+    is_same = exporter == opset_export.route.exporter
     # Most options belong to one exporter only.
     options = {key: spec.options[key] for key in spec.options if is_same or key in COMMON_OPTIONS}
     is_usual = capture in ("export", "trace")
     spec = spec.model_copy(update={"options": options, "capture": None if is_usual else capture})
-    route = context.route.model_copy(update={"exporter": exporter, "capture": capture})
-    job = context.job.model_copy(update={"opset": opset or context.opset, "route": route})
+    route = opset_export.route.model_copy(update={"exporter": exporter, "capture": capture})
+    job = opset_export.job.model_copy(update={"opset": opset or opset_export.opset, "route": route})
     state = ModelSnapshot(model)
     with _create_scratch(folder) as scratch:
         try:
             with FunctionMode(call) if call else nullcontext():
                 if capture == "script" and not is_compiled(model):
                     model = torch.jit.script(model)
-                current = replace(context, spec=spec, job=job, model=model, program=None)
+                current = replace(opset_export, spec=spec, job=job, model=model, program=None)
                 routes = list_routes(spec, route, model)
                 if exporter == "dynamo":
-                    captures = Captures(model, spec, context.inputs, context.root)
+                    captures = Captures(model, spec, opset_export.inputs, opset_export.root)
                     exported = export_program(current, routes, captures, scratch)
                 else:
                     exported = export_module(current, routes, scratch / "converted" / "model.onnx")
@@ -154,10 +158,10 @@ def export_variant(
         yield ReExport(path=_write(exported.graph, current, scratch), origin=exported)
 
 
-def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
-    if context.spec.weights_are_inputs:
-        move_weights_to_inputs(graph, context.model.state_dict())
-    return write_artifact(graph, context.spec, context.opset, JobFolder(scratch), {})
+def _write(graph: ir.Model, opset_export: OpsetExport, scratch: Path) -> Path:
+    if opset_export.spec.weights_are_inputs:
+        move_weights_to_inputs(graph, opset_export.model.state_dict())
+    return write_artifact(graph, opset_export.spec, opset_export.opset, JobFolder(scratch), {})
 
 
 @contextmanager
@@ -474,7 +478,7 @@ Open = Callable[[Path], Session]
 class DivergenceLocator:
     """One sample and one file."""
 
-    context: ExportContext
+    opset_export: OpsetExport
     path: Path
     data: SampleData
 
@@ -484,14 +488,14 @@ class DivergenceLocator:
         actual = RuntimeValues("the file", self.path, inputs, failing)
         expected = RuntimeValues(name, self.path, inputs, trusted)
         lines: Mapping[str, str] = {}
-        with suppress(Failure), repeat_export(self.context, self.path.parent) as repeated:
+        with suppress(Failure), repeat_export(self.opset_export, self.path.parent) as repeated:
             lines = repeated.lines
         return self._find_first(actual, expected, lines)
 
     def compare_with_pytorch(self, load: Open, repeated: ReExport) -> Divergence | None:
         """Return the first value of the file that differs from PyTorch's value."""
         tensors = self._read_tensors()
-        model, spec = self.context.model, self.context.spec
+        model, spec = self.opset_export.model, self.opset_export.spec
         values: GraphValues
         if repeated.program is not None:
             values = ProgramValues(repeated.program, spec, tensors)
@@ -512,7 +516,7 @@ class DivergenceLocator:
         if repeated.program is None:
             return True
         names = [str(name) for name in repeated.program.graph_signature.user_outputs]
-        values = ProgramValues(repeated.program, self.context.spec, self._read_tensors())
+        values = ProgramValues(repeated.program, self.opset_export.spec, self._read_tensors())
         actual = values.compute(names)
         expected = dict(zip(names, self.data.outputs, strict=False))
         return all(
@@ -535,5 +539,5 @@ class DivergenceLocator:
     def _read_tensors(self) -> Tensors:
         return {
             item.name: from_numpy(self.data.inputs[item.name], is_complex=item.is_complex)
-            for item in self.context.spec.inputs
+            for item in self.opset_export.spec.inputs
         }

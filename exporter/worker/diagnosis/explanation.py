@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import onnx_ir as ir
 import torch
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.core.check_table import DETERMINISM_CHECK
 from exporter.core.device_name import DeviceName
 from exporter.core.text import pluralize
@@ -41,7 +41,7 @@ from exporter.worker.diagnosis.remedies import (
     find_traced_line,
 )
 from exporter.worker.diagnosis.replay import SampleReplay
-from exporter.worker.export.attempts import Captures, ExportContext
+from exporter.worker.export.attempts import Captures, OpsetExport
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
@@ -64,7 +64,7 @@ _COMPLAINT = re.compile(
 _OPERATOR = re.compile(r"; the operator is (\S+::\S+)")
 
 
-def find_missing_operators(message: str, context: ExportContext) -> tuple[MissingOperator, ...]:
+def find_missing_operators(message: str, opset_export: OpsetExport) -> tuple[MissingOperator, ...]:
     """Return every missing operator, sorted by the number of uses.
 
     For dynamo, the decomposed program is compared with the registry of the opset. For TorchScript,
@@ -79,10 +79,10 @@ def find_missing_operators(message: str, context: ExportContext) -> tuple[Missin
     operator = complaint["name"] or (known[1] if known else f"aten::{complaint['refused']}")
     if complaint["op"]:
         operator = f"{complaint['op']}.{complaint['overload']}"
-    if context.route.exporter == "dynamo":
-        uses = list(_find_uses_in_program(context))
-    elif context.route.is_export:
-        uses = list(_find_uses_in_trace(context, operator))
+    if opset_export.route.exporter == "dynamo":
+        uses = list(_find_uses_in_program(opset_export))
+    elif opset_export.route.is_export:
+        uses = list(_find_uses_in_trace(opset_export, operator))
     else:
         uses = []
     if operator not in {name for name, _ in uses}:
@@ -101,37 +101,37 @@ def find_missing_operators(message: str, context: ExportContext) -> tuple[Missin
     return tuple(sorted(operators, key=lambda item: (-item.count, item.operator)))
 
 
-def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
+def _find_uses_in_program(opset_export: OpsetExport) -> Iterator[tuple[str, str]]:
     """Yield the operators without a translation in the decomposed program."""
-    if context.program is None or not is_enabled("operators"):
+    if opset_export.program is None or not is_enabled("operators"):
         return
     # For lower opsets, dynamo writes its first opset and the file is converted down.
-    opset = max(context.opset, FIRST_DYNAMO_OPSET)
-    custom = context.custom.get_translations(context.opset)
+    opset = max(opset_export.opset, FIRST_DYNAMO_OPSET)
+    custom = opset_export.custom.get_translations(opset_export.opset)
     try:
-        with apply_state(context.spec):
-            nodes = find_untranslated_nodes(context.program, opset, custom)
+        with apply_state(opset_export.spec):
+            nodes = find_untranslated_nodes(opset_export.program, opset, custom)
     except Exception:  # the export itself reports the error; this only adds operators
         return
-    yield from ((str(node.target), find_node_line(node, context.root)) for node in nodes)
+    yield from ((str(node.target), find_node_line(node, opset_export.root)) for node in nodes)
 
 
-def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple[str, str]]:
+def _find_uses_in_trace(opset_export: OpsetExport, rejected: str) -> Iterator[tuple[str, str]]:
     """Yield the operators of the traced graph that have no symbolic function or are rejected."""
-    call = build_tensor_call(context.spec, context.inputs)
-    state = ModelSnapshot(context.model)
+    call = build_tensor_call(opset_export.spec, opset_export.inputs)
+    state = ModelSnapshot(opset_export.model)
     try:
         with (
             warnings.catch_warnings(),
-            apply_state(context.spec),
-            context.custom.register_symbolics(context.opset),
+            apply_state(opset_export.spec),
+            opset_export.custom.register_symbolics(opset_export.opset),
         ):
             warnings.simplefilter("ignore")
             graph, names = torch.onnx.utils.unconvertible_ops(
-                context.model,
+                opset_export.model,
                 (*call.args, call.kwargs),
-                training=getattr(torch.onnx.TrainingMode, TRAINING_MODES[context.spec.mode]),
-                opset_version=context.opset,
+                training=getattr(torch.onnx.TrainingMode, TRAINING_MODES[opset_export.spec.mode]),
+                opset_version=opset_export.opset,
             )
     except Exception:  # a model that cannot be traced shows no operators
         return
@@ -142,7 +142,7 @@ def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple
         # The name of an in-position operator ends with `_`, until a later pass of the exporter.
         kind = node.kind().rstrip("_")
         if kind in missing:
-            yield kind, find_node_line(node, context.root)
+            yield kind, find_node_line(node, opset_export.root)
 
 
 #: Failures that a draft export passes, so that it reports the next ones too.
@@ -152,7 +152,7 @@ _PASSED = re.compile(
 )
 
 
-def find_obstacles(text: str, context: ExportContext) -> tuple[str, ...]:
+def find_obstacles(text: str, opset_export: OpsetExport) -> tuple[str, ...]:
     """Return all places at which torch.export cannot capture the model.
 
     `text`: The message of the failed capture and the end of its traceback.
@@ -160,11 +160,13 @@ def find_obstacles(text: str, context: ExportContext) -> tuple[str, ...]:
     Returns:
         Nothing if a draft export cannot pass such a failure, or fails too.
     """
-    if context.route.exporter != "dynamo" or not _PASSED.search(text):
+    if opset_export.route.exporter != "dynamo" or not _PASSED.search(text):
         return ()
-    captures = Captures(context.model, context.spec, context.inputs, context.root)
+    captures = Captures(
+        opset_export.model, opset_export.spec, opset_export.inputs, opset_export.root
+    )
     with suppress(Failure):
-        notes = captures.capture(context.route.model_copy(update={"capture": "draft"})).notes
+        notes = captures.capture(opset_export.route.model_copy(update={"capture": "draft"})).notes
         return tuple(note.removeprefix("draft export: ") for note in notes)
     return ()
 
@@ -183,14 +185,14 @@ Explanation: TypeAlias = Iterator[dict[str, Any]]
 
 
 def explain_record(
-    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+    record: Record, opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> Explanation:
     """Yield the culprit, if a runtime rejects the file or a check that runs the file failed."""
     text = record.message
     line = ""
     sentence = ""
     known: dict[str, Any] = {}
-    for fields in _explain_check(record, context, check_context, device):
+    for fields in _explain_check(record, opset_export, checked, device):
         known |= fields
         yield fields
     blame, advice = known.get("blame"), known.get("advice", ())
@@ -199,30 +201,30 @@ def explain_record(
         is_open = blame.culprit in (Culprit.UNKNOWN, Culprit.EXPORTER)
         if is_open and "ONNX documents" not in blame.evidence[-1]:
             known["blame"] = blame.model_copy(update={"culprit": Culprit.EXPORTER_OPTIMIZER})
-    if record.check == DETERMINISM_CHECK and (cause := find_cause(text, context))[0]:
+    if record.check == DETERMINISM_CHECK and (cause := find_cause(text, opset_export))[0]:
         line, sentence = cause
-        if advice := advise_on_random_numbers(context):
+        if advice := advise_on_random_numbers(opset_export):
             known["advice"], (text, _, _) = advice, text.rpartition("; ")
     elif blame and blame.culprit is Culprit.TRACE:
-        line, sentence = find_traced_line(check_context.notes, context)
+        line, sentence = find_traced_line(checked.notes, opset_export)
     elif blame and blame.culprit is Culprit.MODEL:
-        line, sentence = find_kept_values(context, text)
+        line, sentence = find_kept_values(opset_export, text)
     elif blame and blame.first:
         line = blame.first.source
     elif blame and blame.culprit is Culprit.CONTRACT:
         line = next(iter(re.findall(r" at (\S+\.py:\d+)", text)), "")
     elif "is fixed at" in text or "no kernel" in text:
-        line = _find_line(text, context, check_context)
+        line = _find_line(text, opset_export, checked)
     if not line and not sentence:
-        line, sentence = find_cause(text, context)
-    yield from _describe(text, line, sentence, known, context)
+        line, sentence = find_cause(text, opset_export)
+    yield from _describe(text, line, sentence, known, opset_export)
 
 
 def _describe(
-    message: str, line: str, sentence: str, known: Mapping[str, Any], context: ExportContext
+    message: str, line: str, sentence: str, known: Mapping[str, Any], opset_export: OpsetExport
 ) -> Explanation:
     """Yield the message with the user's code first, then the cause, a proven fix and torch."""
-    position = quote_line(line, context.root) if line else ""
+    position = quote_line(line, opset_export.root) if line else ""
     fixes = [text for text in known.get("advice", ()) if PROVED in text or AGREES in text]
     text = message.removeprefix(f"{position}: ")
     parts = (sentence, *fixes[:1], text) if line else (text, sentence, *fixes[:1])
@@ -232,50 +234,50 @@ def _describe(
 
 
 def _explain_check(
-    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+    record: Record, opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> Explanation:
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
-        yield {"blame": blame_load_failure(check_context, device)}
-        yield {"advice": find_remedies(context, check_context, record.message)}
+        yield {"blame": blame_load_failure(checked, device)}
+        yield {"advice": find_remedies(opset_export, checked, record.message)}
     elif record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
-        if record.check in ("signature", "wellformed") and (blame := blame_contract(check_context)):
+        if record.check in ("signature", "wellformed") and (blame := blame_contract(checked)):
             yield {"blame": blame}
         else:
-            yield {"advice": find_remedies(context, check_context, record.message)}
+            yield {"advice": find_remedies(opset_export, checked, record.message)}
     elif record.stage is Stage.PARITY and record.check == DETERMINISM_CHECK:
-        unstable = check_context.reference.unstable
+        unstable = checked.reference.unstable
         yield {"blame": Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))}
     elif record.stage is Stage.PARITY and record.status is Status.FAIL and record.check:
-        yield from _explain_fault(record, context, check_context, device)
+        yield from _explain_fault(record, opset_export, checked, device)
 
 
 def _explain_fault(
-    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+    record: Record, opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> Explanation:
     blame = None
-    for blame in analyze_fault(context, check_context, device, record.check or ""):
+    for blame in analyze_fault(opset_export, checked, device, record.check or ""):
         yield {"blame": blame}
     if blame is None:
         return
     if blame.culprit in (Culprit.EXPORTER, Culprit.FILE, Culprit.UNKNOWN):
-        names = find_kept_values(context)[1]
-        if names and (advice := advise_on_kept_values(context, check_context)):
+        names = find_kept_values(opset_export)[1]
+        if names and (advice := advise_on_kept_values(opset_export, checked)):
             yield {"blame": blame.model_copy(update={"culprit": Culprit.MODEL}), "advice": advice}
             return
-        if find_traced_line(check_context.notes, context)[0]:
+        if find_traced_line(checked.notes, opset_export)[0]:
             blame = blame.model_copy(update={"culprit": Culprit.TRACE})
             yield {"blame": blame}
     find = partial(find_remedies, text=record.message)
-    advice = _ADVICE.get(blame.culprit, find)(context, check_context)
+    advice = _ADVICE.get(blame.culprit, find)(opset_export, checked)
     if blame.culprit is Culprit.UNKNOWN and advice and PROVED in advice[0]:
         blame = blame.model_copy(update={"culprit": Culprit.EXPORTER})
     yield {"blame": blame, "advice": advice}
 
 
-def _find_line(text: str, context: ExportContext, check_context: CheckContext) -> str:
+def _find_line(text: str, opset_export: OpsetExport, checked: CheckedFile) -> str:
     """Return the line behind the node that the runtime rejects, or that fixes an axis."""
     node, axis = (re.search(rf"{name} '([^']+)'", text) for name in ("node", "axis"))
-    with suppress(Exception), repeat_export(context, check_context.folder.path) as again:
+    with suppress(Exception), repeat_export(opset_export, checked.folder.path) as again:
         for each in ir.load(again.path).graph:
             shapes = [[str(x.shape) for x in ends if x] for ends in (each.inputs, each.outputs)]
             is_fixed = not re.search("[a-z]", str(shapes[1]))
@@ -287,44 +289,46 @@ def _find_line(text: str, context: ExportContext, check_context: CheckContext) -
 
 
 def explain_failure(
-    failure: Failure, context: ExportContext, check_context: CheckContext | None = None
+    failure: Failure, opset_export: OpsetExport, checked: CheckedFile | None = None
 ) -> Explanation:
     """Yield all missing operators, advice for the manifest, and the line of the model.
 
-    `check_context`: PyTorch's outputs, to try other exports.
+    `checked`: PyTorch's outputs, to try other exports.
     """
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     message, line = failure.message, next(iter(failure.lines), "")
     known: dict[str, Any] = {}
-    if failure.stage is not Stage.CAPTURE and (missing := find_missing_operators(text, context)):
+    if failure.stage is not Stage.CAPTURE and (
+        missing := find_missing_operators(text, opset_export)
+    ):
         if others := len(missing) - 1:
             message += f" (and {pluralize(others, 'more operator')} missing)"
         known = {"message": message, "missing": missing}
         line = line or next((each for item in missing for each in item.sources), "")
     yield {**known}
-    position, sentence = find_cause(text, context)
+    position, sentence = find_cause(text, opset_export)
     line = line or position
-    if not line and "static shape" in text and (line := find_code(context, LOOP)):
+    if not line and "static shape" in text and (line := find_code(opset_export, LOOP)):
         sentence = "torch.export repeats the loop as often as for the example"
-    known["advice"] = find_remedies(context, check_context, text) if check_context else ()
-    yield from _describe(message, line, sentence, known, context)
+    known["advice"] = find_remedies(opset_export, checked, text) if checked else ()
+    yield from _describe(message, line, sentence, known, opset_export)
     if failure.stage is Stage.CAPTURE:
-        yield {"obstacles": find_obstacles(text, context)}
+        yield {"obstacles": find_obstacles(text, opset_export)}
 
 
-def blame_contract(check_context: CheckContext) -> Blame | None:
+def blame_contract(checked: CheckedFile) -> Blame | None:
     """Return the contract as the culprit if PyTorch rejects a promised input set, else None.
 
     A file with fixed sizes is right if PyTorch accepts no other sizes.
     """
-    for sample in check_context.reference.promised_samples:
+    for sample in checked.reference.promised_samples:
         if sample.error:
             problem = f"PyTorch itself rejects this input set: {sample.error}"
             return Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(problem,))
     return None
 
 
-def blame_load_failure(check_context: CheckContext, device: Device) -> Blame | None:
+def blame_load_failure(checked: CheckedFile, device: Device) -> Blame | None:
     """Return the culprit if a runtime rejects a file.
 
     The reference evaluator of ONNX runs the file on the declared inputs. If its outputs are right,
@@ -333,17 +337,17 @@ def blame_load_failure(check_context: CheckContext, device: Device) -> Blame | N
     Returns:
         None if the runtime is the reference evaluator, or if there are no outputs to compare.
     """
-    declared = check_context.reference.samples[:1]
+    declared = checked.reference.samples[:1]
     if device.runtime == _SPECIFICATION.runtime or not declared or declared[0].error:
         return None
 
     def evaluate() -> Iterator[tuple[str, str]]:
         try:
-            session = open_session(check_context.path, _SPECIFICATION)
+            session = open_session(checked.path, _SPECIFICATION)
         except (LoadFailure, RuntimeUnavailable) as error:
             yield f"rejects the file too: {error}", Culprit.UNKNOWN.value
             return
-        result = SampleReplay(check_context, device.name, declared[0]).compare(session)
+        result = SampleReplay(checked, device.name, declared[0]).compare(session)
         others = Culprit.EXPORTER if result.is_numeric else Culprit.UNKNOWN
         yield result.text, (Culprit.RUNTIME if result.is_right else others).value
 

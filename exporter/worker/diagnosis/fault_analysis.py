@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.core.device_name import DeviceName
 from exporter.core.text import join_names
 from exporter.jobs import Sample
@@ -37,7 +37,7 @@ from exporter.worker.diagnosis.replay import (
     measure_distance,
 )
 from exporter.worker.diagnosis.runtime_values import find_violation_in_file, measure_error
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.inputs.call import from_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.model_kinds import Model
@@ -52,9 +52,7 @@ from exporter.worker.torch_private import internals
 _FILLS = {1: Fill(kind="mask", side="right"), 0: Fill(kind="padding", side="right")}
 
 
-def explain_masked_rows(
-    context: CheckContext, device: str, sample: Sample, session: Session
-) -> str:
+def explain_masked_rows(checked: CheckedFile, device: str, sample: Sample, session: Session) -> str:
     """Return the evidence that a file is wrong only at masked positions.
 
     A softmax over a row without any allowed element has no defined result: PyTorch returns 0, NaN
@@ -63,8 +61,8 @@ def explain_masked_rows(
     Returns:
         "" if another position is wrong too, or if no input is a mask of an output.
     """
-    inputs = context.read(sample).inputs
-    for item in context.spec.inputs:
+    inputs = checked.read(sample).inputs
+    for item in checked.spec.inputs:
         array, value = inputs.get(item.name), item.fill.masked_value
         if array is None or value is None or not np.isin(array, (0, 1)).all():
             continue
@@ -77,9 +75,9 @@ def explain_masked_rows(
         )
         if not is_mask or masked.all() or not masked.any():
             continue
-        spec = _mask_outputs(context.spec, item, _FILLS[1 - value])
+        spec = _mask_outputs(checked.spec, item, _FILLS[1 - value])
         if spec is not None:
-            replay = SampleReplay(replace(context, spec=spec), device, sample)
+            replay = SampleReplay(replace(checked, spec=spec), device, sample)
             if replay.compare(session).is_right:
                 fix = f"declare masked_by = '{item.name}' for the output"
                 if value:
@@ -117,31 +115,31 @@ def _mask_outputs(spec: ModelSpec, item: Input, fill: Fill) -> ModelSpec | None:
 _MAX_NAMES = 3
 
 
-def describe_stored_state(context: ExportContext, replay: SampleReplay) -> str:
+def describe_stored_state(opset_export: OpsetExport, replay: SampleReplay) -> str:
     """Return how PyTorch's outputs depend on earlier calls, or "" if they do not.
 
     A file keeps no state between calls, so no exporter can write a right file of such a model.
     The sample runs again in the model after all other calls, and in a new model before any call. A
     source that creates another model in each call shows nothing, so two new models are compared.
     """
-    new, other = (load_new_model(context) for _ in range(2))
-    is_comparable = new is not other and new is not context.model
+    new, other = (load_new_model(opset_export) for _ in range(2))
+    is_comparable = new is not other and new is not opset_export.model
     is_comparable = is_comparable and not _list_changed_weights(new, other)
-    runs = [("PyTorch again, after other calls", context.model)]
+    runs = [("PyTorch again, after other calls", opset_export.model)]
     if is_comparable:
         runs.append(("a new model in PyTorch", new))
     for name, model in runs:
-        text = _compare(model, context, replay)
+        text = _compare(model, opset_export, replay)
         if text:
-            names = _list_changed_weights(context.model, other) if is_comparable else ()
+            names = _list_changed_weights(opset_export.model, other) if is_comparable else ()
             changed = join_names(names, _MAX_NAMES) or "the model"
             return f"{name}: {text}; a call changes {changed}"
     return ""
 
 
-def _compare(model: Model, context: ExportContext, replay: SampleReplay) -> str:
+def _compare(model: Model, opset_export: OpsetExport, replay: SampleReplay) -> str:
     """Return the difference of a model's outputs from PyTorch's first ones, "" if there is none."""
-    spec, data = context.spec, replay.data
+    spec, data = opset_export.spec, replay.data
     inputs = {
         item.name: from_numpy(data.inputs[item.name], is_complex=item.is_complex)
         for item in spec.inputs
@@ -159,9 +157,9 @@ def _compare(model: Model, context: ExportContext, replay: SampleReplay) -> str:
     return "" if result.is_right else result.text
 
 
-def load_new_model(context: ExportContext) -> Model:
+def load_new_model(opset_export: OpsetExport) -> Model:
     """Return the model as it is before any call."""
-    spec, root = context.spec, context.root
+    spec, root = opset_export.spec, opset_export.root
     return wrap_with_call_objects(load_model(spec, root), spec, root)
 
 
@@ -213,8 +211,8 @@ class Finding:
 class FaultyCell:
     """A red cell with the sample that shows its fault."""
 
-    context: ExportContext
-    check_context: CheckContext
+    opset_export: OpsetExport
+    checked: CheckedFile
     device: Device
     session: Session
     replay: SampleReplay
@@ -227,33 +225,33 @@ class FaultyCell:
 
     def open(self, path: Path) -> Session:
         """Load a file on the device of the cell."""
-        return open_session(path, self.device, self.check_context.kernels)
+        return open_session(path, self.device, self.checked.kernels)
 
     def make_locator(self) -> DivergenceLocator:
         """Return the search for the first wrong node."""
-        path, data = self.check_context.path, self.replay.data
-        return DivergenceLocator(context=self.context, path=path, data=data)
+        path, data = self.checked.path, self.replay.data
+        return DivergenceLocator(opset_export=self.opset_export, path=path, data=data)
 
 
 def analyze_fault(
-    context: ExportContext, check_context: CheckContext, device: Device, check: str
+    opset_export: OpsetExport, checked: CheckedFile, device: Device, check: str
 ) -> Iterator[Blame]:
     """Yield the culprit of a failed check, as each experiment shows it.
 
     It yields nothing if the failure does not occur again.
     """
-    session = open_session(check_context.path, device, check_context.kernels)
-    sample = find_failing_sample(check, check_context, session, device.name)
+    session = open_session(checked.path, device, checked.kernels)
+    sample = find_failing_sample(check, checked, session, device.name)
     if sample is None:
         return
     if sample.error:
         text = f"PyTorch itself rejects this input set: {sample.error}"
         yield Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(text,))
         return
-    replay = SampleReplay(check_context, device.name, sample)
+    replay = SampleReplay(checked, device.name, sample)
     cell = FaultyCell(
-        context=context,
-        check_context=check_context,
+        opset_export=opset_export,
+        checked=checked,
         device=device,
         session=session,
         replay=replay,
@@ -283,7 +281,7 @@ def _add_finding(blame: Blame, finding: Finding) -> Blame:
 
 def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
     """Yield the findings in order; stop after a final one."""
-    is_export = cell.context.route.is_export
+    is_export = cell.opset_export.route.is_export
     for experiment in (
         _check_contract,
         _check_masks,
@@ -300,7 +298,7 @@ def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
 
 def _check_contract(cell: FaultyCell) -> Iterator[Finding]:
     """Compare PyTorch's own outputs with the contract."""
-    names = [output.name for output in cell.check_context.spec.outputs]
+    names = [output.name for output in cell.checked.spec.outputs]
     result = cell.replay.compare(ExpectedSession(names, cell.replay.data))
     if not result.is_right:
         culprit = Culprit.PRECISION if result.is_numeric else Culprit.CONTRACT
@@ -309,9 +307,7 @@ def _check_contract(cell: FaultyCell) -> Iterator[Finding]:
 
 def _check_masks(cell: FaultyCell) -> Iterator[Finding]:
     """Compare only the positions that a mask allows."""
-    evidence = explain_masked_rows(
-        cell.check_context, cell.device.name, cell.replay.sample, cell.session
-    )
+    evidence = explain_masked_rows(cell.checked, cell.device.name, cell.replay.sample, cell.session)
     if evidence:
         yield Finding(evidence, Culprit.CONTRACT, is_final=True)
 
@@ -325,7 +321,7 @@ def _check_precision(cell: FaultyCell) -> Iterator[Finding]:
     errors = []
     columns = zip(outputs, data.outputs, data.float64_outputs, strict=True)
     for index, (actual, expected, exact) in enumerate(columns):
-        if exact is not None and cell.check_context.reference.noise[index] is not None:
+        if exact is not None and cell.checked.reference.noise[index] is not None:
             errors.append((measure_error(actual, exact), measure_error(expected, exact)))
         elif measure_error(actual, expected):
             return  # an output without float64 values is wrong
@@ -354,9 +350,9 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
             first = cell.make_locator().compare_runtimes(cell.open, load, name)
             violation = ""
             if first:
-                context, inputs = cell.check_context, cell.replay.data.inputs
+                checked, inputs = cell.checked, cell.replay.data.inputs
                 violation = find_violation_in_file(
-                    context.path, first.output, context.opset, inputs, load
+                    checked.path, first.output, checked.opset, inputs, load
                 )
             # A runtime may reject a node that breaks the documentation of its operator.
             blamed = Culprit.EXPORTER if violation else None
@@ -369,7 +365,7 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
 def _try_runtime(cell: FaultyCell, load: Open) -> Iterator[tuple[str, bool, bool]]:
     """Yield the result, whether it is right, and whether the outputs are those of the cell."""
     try:
-        session = load(cell.check_context.path)
+        session = load(cell.checked.path)
         result = cell.replay.compare(session)
     except (RuntimeUnavailable, LoadFailure) as error:
         yield f"no result: {error}", False, False
@@ -385,13 +381,13 @@ def _try_runtime(cell: FaultyCell, load: Open) -> Iterator[tuple[str, bool, bool
 
 def _check_state(cell: FaultyCell) -> Iterator[Finding]:
     """Compare a new model in PyTorch, which no earlier call changed."""
-    if problem := describe_stored_state(cell.context, cell.replay):
+    if problem := describe_stored_state(cell.opset_export, cell.replay):
         yield Finding(problem, Culprit.MODEL, is_final=True)
 
 
 def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
     """Yield the name, the culprit if the runtime is right, and the loader."""
-    device, kernels = cell.device, cell.check_context.kernels
+    device, kernels = cell.device, cell.checked.kernels
     options = {**device.session_options, "graph_optimization_level": "ORT_DISABLE_ALL"}
     unoptimized = device.model_copy(update={"session_options": options})
     cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
@@ -413,10 +409,10 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
 
 def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
     """Export the model again."""
-    folder = cell.check_context.folder.path
+    folder = cell.checked.folder.path
     yield from _compare_declared(cell)
     try:
-        with repeat_export(cell.context, folder) as repeated:
+        with repeat_export(cell.opset_export, folder) as repeated:
             result = cell.replay.compare(cell.open(repeated.path))
             text = f"the same export again: {cell.describe_result(result)}"
             yield Finding(text, Culprit.FILE if result.is_right else None)
@@ -438,9 +434,9 @@ def _blame_artifact(cell: FaultyCell) -> Iterator[Finding]:
 
 def _compare_declared(cell: FaultyCell) -> Iterator[Finding]:
     """Run the declared inputs: a file that is right only there contains their constants."""
-    first = cell.check_context.reference.samples[0]
+    first = cell.checked.reference.samples[0]
     if cell.replay.sample.kind != "declared" and not first.error:
-        declared = SampleReplay(cell.check_context, cell.device.name, first)
+        declared = SampleReplay(cell.checked, cell.device.name, first)
         result = declared.compare(cell.session)
         reason = "; the file contains constants of these inputs" if result.is_right else ""
         yield Finding(f"on the declared inputs: {result.text}{reason}")

@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from exporter.checks.protocol import CheckContext, SampleCache
+from exporter.checks.protocol import CheckedFile, SampleCache
 from exporter.core.check_table import STATEFUL_PREFIX
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
@@ -38,7 +38,7 @@ from exporter.worker.diagnosis.divergence import (
 )
 from exporter.worker.diagnosis.fault_analysis import load_new_model
 from exporter.worker.diagnosis.runtime_values import FileGraph
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
@@ -135,38 +135,41 @@ _RANDOM_CHANGES = (
 )
 
 
-def find_cause(text: str, context: ExportContext) -> tuple[str, str]:
+def find_cause(text: str, opset_export: OpsetExport) -> tuple[str, str]:
     """Return the line of the model and the sentence of a known cause, each "" if unknown."""
     for pattern, selects, sentence in _CAUSES:
-        if re.search(pattern, text) and (lines := find_lines(context, selects)):
+        if re.search(pattern, text) and (lines := find_lines(opset_export, selects)):
             line, operator = next(iter(lines.items()))
             return line, sentence.format(operator)
     return "", ""
 
 
-def find_lines(context: ExportContext, selects: Any) -> dict[str, str]:
+def find_lines(opset_export: OpsetExport, selects: Any) -> dict[str, str]:
     """Run the model once in PyTorch; return the selected operators by their lines."""
     lines = {} if selects else {"": ""}
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
         if selects and selects(func, result):
-            line = find_frame_line(traceback.walk_stack(None), context.root)
+            line = find_frame_line(traceback.walk_stack(None), opset_export.root)
             lines.setdefault(line, str(internals.read_schema(func).name))
         return result
 
-    state = ModelSnapshot(context.model)
+    state = ModelSnapshot(opset_export.model)
     with suppress(Failure), create_mode(record):
-        run_model(context.model, context.spec, context.inputs)
+        run_model(opset_export.model, opset_export.spec, opset_export.inputs)
     state.restore()
     return lines
 
 
-def advise_on_random_numbers(context: ExportContext) -> tuple[str, ...]:
+def advise_on_random_numbers(opset_export: OpsetExport) -> tuple[str, ...]:
     """Return one line if PyTorch agrees with itself after a change."""
     for setting, change in _RANDOM_CHANGES:
         with suppress(Failure), FunctionMode(change):
-            runs = [run_model(context.model, context.spec, context.inputs) for _ in range(5)]
+            runs = [
+                run_model(opset_export.model, opset_export.spec, opset_export.inputs)
+                for _ in range(5)
+            ]
             first, *others = (internals.tree_leaves(outputs) for outputs in runs)
             if all(all(map(torch.equal, first, each)) for each in others):
                 return (f"{setting}: {AGREES}",)
@@ -183,28 +186,28 @@ class _Experiment(NamedTuple):
 
 
 def find_remedies(
-    context: ExportContext, check_context: CheckContext, text: str = ""
+    opset_export: OpsetExport, checked: CheckedFile, text: str = ""
 ) -> tuple[str, ...]:
     """Return a line for the first other export whose file passes all checks on all devices.
 
     If a file keeps a branch of the example, the checks prove it for their values only, and the
     search continues.
 
-    `check_context`: The contract and PyTorch's outputs; its file need not exist.
+    `checked`: The contract and PyTorch's outputs; its file need not exist.
     `text`: The message of the failed export or of the red record.
     """
-    has_samples = bool(check_context.reference.samples)
-    if not context.route.is_export or context.spec.weights_are_inputs or not has_samples:
+    has_samples = bool(checked.reference.samples)
+    if not opset_export.route.is_export or opset_export.spec.weights_are_inputs or not has_samples:
         return ()
     weaker: list[str] = []
     tried: list[str] = []
-    folder = check_context.folder.path
+    folder = checked.folder.path
     for experiment in (
-        *_list_experiments(context, folder, text),
-        *_list_changed_entries(context, check_context.reference, folder, text),
+        *_list_experiments(opset_export, folder, text),
+        *_list_changed_entries(opset_export, checked.reference, folder, text),
     ):
         tried.append(experiment.setting)
-        line = _run(experiment, context, check_context)
+        line = _run(experiment, opset_export, checked)
         if line:
             weaker.append(line)
         if line and "branch at" not in line:
@@ -213,11 +216,11 @@ def find_remedies(
     return tuple(weaker) or ((failed,) if tried else ())
 
 
-def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterator[_Experiment]:
-    opset, route = context.opset, context.route
+def _list_experiments(opset_export: OpsetExport, folder: Path, text: str) -> Iterator[_Experiment]:
+    opset, route = opset_export.opset, opset_export.route
     is_dynamo = route.exporter == "dynamo"
-    if is_optimized(context):
-        unoptimized = partial(repeat_export, context, folder, optimize=False)
+    if is_optimized(opset_export):
+        unoptimized = partial(repeat_export, opset_export, folder, optimize=False)
         yield _Experiment(UNOPTIMIZED, opset, unoptimized)
     other, capture = ("torchscript", "trace") if is_dynamo else ("dynamo", "export")
     named = dict.fromkeys(re.findall(r"added in version (\d+)", text))
@@ -235,20 +238,22 @@ def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterat
     for setting, exporter, kind, number in settings:
         is_late = exporter == "torchscript" and number > LAST_TORCHSCRIPT_OPSET
         if not is_late and (exporter, kind, number) != (route.exporter, route.capture, opset):
-            export = partial(export_variant, context, folder, exporter, kind, number)
+            export = partial(export_variant, opset_export, folder, exporter, kind, number)
             yield _Experiment(setting, number, export)
     for pattern, change, call in _CHANGES:
         if re.search(pattern, text):
-            export = partial(export_variant, context, folder, "torchscript", "trace", call=call)
+            export = partial(
+                export_variant, opset_export, folder, "torchscript", "trace", call=call
+            )
             yield _Experiment(f'exporter = "torchscript", and {change}', opset, export)
 
 
 def _list_changed_entries(
-    context: ExportContext, reference: Reference, folder: Path, text: str
+    opset_export: OpsetExport, reference: Reference, folder: Path, text: str
 ) -> Iterator[_Experiment]:
     """Yield the entry without the inputs that a file ignores, and for fewer sizes."""
-    spec = context.spec
-    route = context.route
+    spec = opset_export.spec
+    route = opset_export.route
     changes = dict[str, dict[str, Any]]()
     match = re.search(r"the graph ignores input (('[^']+'(, | and )?)+)", text)
     if ignored := [item for item in spec.inputs if match and f"'{item.name}'" in match[1]]:
@@ -270,20 +275,22 @@ def _list_changed_entries(
     for setting, change in changes.items():
         other = spec.model_copy(update=change)
         names = [item.name for item in other.inputs]
-        inputs = {name: each for name, each in context.inputs.items() if name in names}
-        new = replace(context, spec=other, inputs=inputs)
+        inputs = {name: each for name, each in opset_export.inputs.items() if name in names}
+        new = replace(opset_export, spec=other, inputs=inputs)
         export = partial(export_variant, new, folder, route.exporter, route.capture)
-        yield _Experiment(setting, context.opset, export, change)
+        yield _Experiment(setting, opset_export.opset, export, change)
 
 
-def _run(experiment: _Experiment, context: ExportContext, checked: CheckContext) -> str:
+def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFile) -> str:
     """Return a sentence with everything that the other file loses, "" if it is not right.
 
     `checked`: The red file, with the samples that it was compared with.
     """
     spec = checked.spec.model_copy(update=experiment.change)
-    context = replace(context, spec=context.spec.model_copy(update=experiment.change))
-    state = ModelSnapshot(context.model)
+    opset_export = replace(
+        opset_export, spec=opset_export.spec.model_copy(update=experiment.change)
+    )
+    state = ModelSnapshot(opset_export.model)
     try:
         with experiment.export() as other:
             scratch = JobFolder(other.path.parent)
@@ -292,7 +299,9 @@ def _run(experiment: _Experiment, context: ExportContext, checked: CheckContext)
             if other.origin:  # its kind of capture has samples of its own
                 route = other.origin.route
                 groups = list_groups(route, ())
-                reference = add_file_samples(context, scratch, reference, other.origin, groups, ())
+                reference = add_file_samples(
+                    opset_export, scratch, reference, other.origin, groups, ()
+                )
                 reference = reference.select(route)
             state.restore()  # a later call of the model finds the lines of its branches
             file = replace(
@@ -303,10 +312,10 @@ def _run(experiment: _Experiment, context: ExportContext, checked: CheckContext)
                 reference=reference,
                 spec=spec,
             )
-            proof = FileProof(spec=spec, context=file, route=context.route)
-            devices = context.job.devices
+            proof = FileProof(spec=spec, checked=file, route=opset_export.route)
+            devices = opset_export.job.devices
             is_right = all(proof.prove(device).status is Status.PASS for device in devices)
-            return _describe_losses(experiment, context, checked, other) if is_right else ""
+            return _describe_losses(experiment, opset_export, checked, other) if is_right else ""
     except Exception:  # an experiment that fails is no advice
         return ""
     finally:
@@ -325,7 +334,7 @@ def _select_promised_samples(reference: Reference, spec: ModelSpec) -> Reference
 
 
 def _link_samples(
-    checked: CheckContext, reference: Reference, spec: ModelSpec, scratch: JobFolder
+    checked: CheckedFile, reference: Reference, spec: ModelSpec, scratch: JobFolder
 ) -> None:
     """Link the files of the samples, with the numbers that the remaining inputs have now."""
     remaining = [number for number, item in enumerate(checked.spec.inputs) if item in spec.inputs]
@@ -340,16 +349,16 @@ def _link_samples(
 
 
 def _describe_losses(
-    experiment: _Experiment, context: ExportContext, checked: CheckContext, other: ReExport
+    experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFile, other: ReExport
 ) -> str:
     text = f"{experiment.setting}: {PROVED}"
     if experiment.setting.startswith("exporter"):
-        text += f" at opset {context.opset}"
+        text += f" at opset {opset_export.opset}"
     if replaced := _list_domains(checked.path) - _list_domains(other.path):
         text += f"; it replaces the operators of {join_names([*replaced])} by those of ONNX"
     notes = other.origin.notes if other.origin else ()
     lines = {match[2] for note in notes if (match := _CONDITION.match(note))}
-    if branches := lines and lines.intersection(find_lines(context, reads_value)):
+    if branches := lines and lines.intersection(find_lines(opset_export, reads_value)):
         places = join_names(sorted(branches))
         text += f" for the checked values; it keeps the example's branch at {places}"
     return text
@@ -359,21 +368,21 @@ def _list_domains(path: Path) -> set[str]:
     return {node.domain for node in FileGraph(path).nodes} if path.is_file() else set()
 
 
-def advise_on_kept_values(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
+def advise_on_kept_values(opset_export: OpsetExport, checked: CheckedFile) -> tuple[str, ...]:
     """Return one line if the file of a new model, which was not called before, passes."""
-    new = replace(context, model=load_new_model(context))
-    exporter, capture = context.route.exporter, context.route.capture
-    export = partial(export_variant, new, check_context.folder.path, exporter, capture)
-    experiment = _Experiment("compute them in each call", context.opset, export)
-    return tuple(filter(None, [_run(experiment, new, check_context)]))
+    new = replace(opset_export, model=load_new_model(opset_export))
+    exporter, capture = opset_export.route.exporter, opset_export.route.capture
+    export = partial(export_variant, new, checked.folder.path, exporter, capture)
+    experiment = _Experiment("compute them in each call", opset_export.opset, export)
+    return tuple(filter(None, [_run(experiment, new, checked)]))
 
 
-def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
+def advise_on_weights(opset_export: OpsetExport, checked: CheckedFile) -> tuple[str, ...]:
     """Return one line if most weights of a finished file differ from those of the model."""
-    weights = dict((*context.model.named_parameters(), *context.model.named_buffers()))
+    weights = dict((*opset_export.model.named_parameters(), *opset_export.model.named_buffers()))
     shared, changed = 0, []
     with suppress(Exception):
-        for name, value in ir.load(check_context.path).graph.initializers.items():
+        for name, value in ir.load(checked.path).graph.initializers.items():
             stored, weight = value.const_value, weights.get(name)
             if stored is not None and weight is not None and stored.shape == weight.shape:
                 shared += 1
@@ -386,12 +395,12 @@ def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tu
     return (f"{differ}, such as {changed[0]}: name the trained ones in `weights`",)
 
 
-def find_kept_values(context: ExportContext, text: str = "") -> tuple[str, str]:
+def find_kept_values(opset_export: OpsetExport, text: str = "") -> tuple[str, str]:
     """Return the line and the names of what a call keeps for the next one.
 
     `text`: The message of the record, which may name buffers that this call does not change.
     """
-    model = load_new_model(context)
+    model = load_new_model(opset_export)
     state, buffers = PythonState(model), BufferSnapshot(model)
     storages = {each.untyped_storage().data_ptr(): name for name, each in model.named_buffers()}
     writes: dict[str, str] = {}
@@ -401,11 +410,11 @@ def find_kept_values(context: ExportContext, text: str = "") -> tuple[str, str]:
             is_written = item.alias_info is not None and item.alias_info.is_write
             name = storages.get(value.untyped_storage().data_ptr()) if is_written else None
             if name is not None and name not in writes:
-                writes[name] = find_frame_line(traceback.walk_stack(None), context.root)
+                writes[name] = find_frame_line(traceback.walk_stack(None), opset_export.root)
         return func(*args, **kwargs)
 
     with buffers, suppress(Failure), create_mode(record):
-        run_model(model, context.spec, context.inputs)
+        run_model(model, opset_export.spec, opset_export.inputs)
     names = [name.split("'")[1] for name in state.list_changes() if name.startswith("the attr")]
     named = re.search(rf"{STATEFUL_PREFIX} \(([^)]*)\)", text)
     named_buffers = (
@@ -414,15 +423,15 @@ def find_kept_values(context: ExportContext, text: str = "") -> tuple[str, str]:
     names += buffers.changed or named_buffers
     last = "|".join(name.rpartition(".")[2] for name in names)
     line = next(filter(None, (writes.get(name) for name in names)), "")
-    line = line or find_code(context, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
+    line = line or find_code(opset_export, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
     return line, f"a call keeps {join_names(names)} for the next one" if names else ""
 
 
-def find_code(context: ExportContext, pattern: str) -> str:
+def find_code(opset_export: OpsetExport, pattern: str) -> str:
     """Return the last line of a class of the model that matches, "" if none does."""
-    for kind in dict.fromkeys(map(type, context.model.modules())):
+    for kind in dict.fromkeys(map(type, opset_export.model.modules())):
         with suppress(OSError, TypeError):  # a class without a file
-            file = find_model_file(inspect.getfile(kind), context.root)
+            file = find_model_file(inspect.getfile(kind), opset_export.root)
             lines, first = inspect.getsourcelines(kind)
             numbers = [n for n, line in enumerate(lines, first) if file and re.match(pattern, line)]
             if numbers:
@@ -430,13 +439,13 @@ def find_code(context: ExportContext, pattern: str) -> str:
     return ""
 
 
-def find_traced_line(notes: Sequence[str], context: ExportContext) -> tuple[str, str]:
+def find_traced_line(notes: Sequence[str], opset_export: OpsetExport) -> tuple[str, str]:
     """Return the line of the model whose result for the example is in the file, and a sentence."""
-    prefix = "draft export: " if context.spec.capture == "draft" else TRACER_PREFIX
+    prefix = "draft export: " if opset_export.spec.capture == "draft" else TRACER_PREFIX
     for note in notes:
         if note.startswith(prefix):
             line, _, text = note.removeprefix(prefix).partition(": ")
             is_branch = TRACED_BRANCH in text or "depends on values" in text
             return line, f"the file has the {'branch' if is_branch else 'number'} of the example"
-    loop = find_code(context, LOOP) if context.route.capture == "trace" else ""
+    loop = find_code(opset_export, LOOP) if opset_export.route.capture == "trace" else ""
     return loop, "the trace repeats the loop as often as for the example"

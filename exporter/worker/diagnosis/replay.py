@@ -11,8 +11,8 @@ import numpy as np
 from exporter.checks.comparison.compare_outputs import split_float64_items
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.comparison.tensor_limit import choose_limit
-from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.protocol import CheckContext, SampleData
+from exporter.checks.comparison.tolerance import ComparedOutput
+from exporter.checks.protocol import CheckedFile, SampleData
 from exporter.checks.sample_checks import SAMPLE_KINDS
 from exporter.jobs import Sample
 from exporter.records.record import CheckResult, OutputLimit, Status
@@ -37,15 +37,15 @@ class ReplayResult:
 class SampleReplay:
     """One sample that several sessions run."""
 
-    def __init__(self, context: CheckContext, device: str, sample: Sample) -> None:
-        self._context = context
+    def __init__(self, checked: CheckedFile, device: str, sample: Sample) -> None:
+        self._checked = checked
         self._device = device
         self.sample = sample
-        self.data = context.read(sample)
+        self.data = checked.read(sample)
 
     def compare(self, session: Session) -> ReplayResult:
         """Compare the outputs of a session with PyTorch's."""
-        result = _compare(self.sample, self._context, session, self._device)
+        result = _compare(self.sample, self._checked, session, self._device)
         times = result.metrics.get("of_limit")
         # Within the bound the numbers are right, and a size or a name is wrong.
         if result.status is Status.PASS:
@@ -72,8 +72,8 @@ class SampleReplay:
         return tuple(limits)
 
     def _limit_tensor(self, index: int, expected: Array, exact: Array | None) -> OutputLimit:
-        context = OutputContext(self._context, index, self._device)
-        limit, basis = choose_limit(expected, exact, context)
+        checked_output = ComparedOutput(self._checked, index, self._device)
+        limit, basis = choose_limit(expected, exact, checked_output)
         if limit is None:
             return OutputLimit()
         scale = limit.scale if math.isfinite(limit.scale) else None
@@ -95,13 +95,13 @@ class ExpectedSession:
 
 
 def find_failing_sample(
-    check: str, context: CheckContext, session: Session, device: str
+    check: str, checked: CheckedFile, session: Session, device: str
 ) -> Sample | None:
     """Return the first sample of the check that fails in the session."""
     kind = SAMPLE_KINDS.get(check)
-    for sample in context.reference.samples:
+    for sample in checked.reference.samples:
         if sample.kind == kind:
-            result = _compare(sample, context, session, device)
+            result = _compare(sample, checked, session, device)
             if result.status is not Status.PASS:
                 return sample
     return None
@@ -114,5 +114,5 @@ def measure_distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> fl
     return max((measure_error(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
 
 
-def _compare(sample: Sample, context: CheckContext, session: Session, device: str) -> CheckResult:
-    return compare_samples("diagnose", [sample], context, session, device)
+def _compare(sample: Sample, checked: CheckedFile, session: Session, device: str) -> CheckResult:
+    return compare_samples("diagnose", [sample], checked, session, device)

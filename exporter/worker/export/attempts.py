@@ -121,7 +121,7 @@ def _make_hints(item: Input, spec: ModelSpec) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportContext:
+class OpsetExport:
     """One model at one opset."""
 
     model: Model
@@ -149,7 +149,7 @@ class ExportContext:
 _KEY = f"options.{FUNCTIONS}"
 
 
-def resolve_function_types(context: ExportContext) -> ModelSpec:
+def resolve_function_types(opset_export: OpsetExport) -> ModelSpec:
     """Return the contract with a set of types in place of the references to them.
 
     Only the call of `torch.onnx.export` reads this contract, because no file can contain a type.
@@ -157,11 +157,11 @@ def resolve_function_types(context: ExportContext) -> ModelSpec:
     Raises:
         Failure: At stage `convert`, if a reference is no type of a module of this model.
     """
-    references = context.spec.options.get(FUNCTIONS)
+    references = opset_export.spec.options.get(FUNCTIONS)
     if not isinstance(references, list):
-        return context.spec
-    folder = (context.root / context.spec.manifest).parent
-    available = {type(module) for module in context.model.modules()}
+        return opset_export.spec
+    folder = (opset_export.root / opset_export.spec.manifest).parent
+    available = {type(module) for module in opset_export.model.modules()}
     types: set[type] = set()
     for reference in references:
         with wrap_errors(Stage.CONVERT):
@@ -174,8 +174,8 @@ def resolve_function_types(context: ExportContext) -> ModelSpec:
             message = f"{_KEY}: the model has no module of the type {reference}; it has {names}"
             raise Failure(Stage.CONVERT, message)
         types.add(kind)
-    options = {**context.spec.options, FUNCTIONS: types}
-    return context.spec.model_copy(update={"options": options})
+    options = {**opset_export.spec.options, FUNCTIONS: types}
+    return opset_export.spec.model_copy(update={"options": options})
 
 
 _Result = TypeVar("_Result")
@@ -273,7 +273,7 @@ def require_capture(captures: Captures, routes: Sequence[Route]) -> CapturedProg
 
 
 def export_program(
-    context: ExportContext, routes: Sequence[Route], captures: Captures, artifacts: Path
+    opset_export: OpsetExport, routes: Sequence[Route], captures: Captures, artifacts: Path
 ) -> ExportedGraph:
     """Capture and convert a model by the first route that works; see `_try_routes`.
 
@@ -284,43 +284,47 @@ def export_program(
         captured = captures.capture(route)
         graph = convert_program(
             captured.program,
-            apply_route(context.spec, route),
-            context.opset,
+            apply_route(opset_export.spec, route),
+            opset_export.opset,
             artifacts,
             captured.decompositions,
-            context.custom,
+            opset_export.custom,
         )
         if route.capture != routes[0].capture:
-            _require_inputs(graph, context.spec)
+            _require_inputs(graph, opset_export.spec)
         return ExportedGraph(graph=graph, route=route, captured=captured, notes=captured.notes)
 
-    may_skip_optimizer = "optimize" not in context.spec.options
+    may_skip_optimizer = "optimize" not in opset_export.spec.options
     exported, attempts = _try_routes(routes, export, may_skip_optimizer=may_skip_optimizer)
     return _add_attempts(exported, attempts)
 
 
-def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path) -> ExportedGraph:
+def export_module(
+    opset_export: OpsetExport, routes: Sequence[Route], scratch: Path
+) -> ExportedGraph:
     """Trace or script a model by the first route that works, or export a part of a generator.
 
     The graph refers to the buffers of the model, so the caller restores them after it wrote the
     file. The temporary file `scratch` may have external data in its folder; see `_try_routes`.
     """
-    if context.spec.generate is not None:
+    if opset_export.spec.generate is not None:
         convert = convert_part
-        graph = convert(context.model, context.spec, context.inputs, context.opset)
-        return ExportedGraph(graph=graph, route=context.route)
-    spec = resolve_function_types(context)
+        graph = convert(
+            opset_export.model, opset_export.spec, opset_export.inputs, opset_export.opset
+        )
+        return ExportedGraph(graph=graph, route=opset_export.route)
+    spec = resolve_function_types(opset_export)
 
     def export(route: Route) -> ExportedGraph:
-        state = ModelSnapshot(context.model)
+        state = ModelSnapshot(opset_export.model)
         try:
             graph, notes = convert_module(
-                context.model,
+                opset_export.model,
                 apply_route(spec, route),
-                context.inputs,
-                context.opset,
+                opset_export.inputs,
+                opset_export.opset,
                 scratch,
-                context.custom,
+                opset_export.custom,
             )
         except Failure:
             state.restore()
@@ -330,15 +334,15 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     return _add_attempts(*_try_routes(routes, export))
 
 
-def follow_route(context: ExportContext, exported: ExportedFile) -> ExportContext:
-    """Return the context of the export that worked, for a repetition of it."""
+def follow_route(opset_export: OpsetExport, exported: ExportedFile) -> OpsetExport:
+    """Return the export that worked, so that it can be repeated."""
     captured = exported.captured
     return replace(
-        context,
-        spec=apply_route(context.spec, exported.route),
-        job=context.job.model_copy(update={"route": exported.route}),
+        opset_export,
+        spec=apply_route(opset_export.spec, exported.route),
+        job=opset_export.job.model_copy(update={"route": exported.route}),
         program=captured.program if captured else None,
-        decompositions=captured.decompositions if captured else context.decompositions,
+        decompositions=captured.decompositions if captured else opset_export.decompositions,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX
 from exporter.worker.export import model_branches, operator_regions
-from exporter.worker.export.attempts import ExportContext, ExportedFile
+from exporter.worker.export.attempts import ExportedFile, OpsetExport
 from exporter.worker.export.size_terms import choose_breaking_sizes, read_conditions
 from exporter.worker.inputs.input_sets import (
     LAST_SIZE,
@@ -42,13 +42,15 @@ _MOST_NUMBERS, _USUAL_NUMBERS = 8, (0.0, 0.5, 1.0, 2.0)
 _SMALLEST_SHARE = 1e-3
 
 
-def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tuple[float, ...]:
+def find_input_numbers(opset_export: OpsetExport, sizes: Mapping[str, int]) -> tuple[float, ...]:
     """Return the numbers in the range of the inputs that meet an input before a tensor does.
 
     A file may compute `x // 0.3` as `floor(x / 0.3)`, which differs at 1.5 only, and a trace keeps
     the branch of `(x == 0.7).any()`.
     """
-    inputs = draw_inputs(context.spec, create_size_set(context.spec, sizes), context.root)
+    inputs = draw_inputs(
+        opset_export.spec, create_size_set(opset_export.spec, sizes), opset_export.root
+    )
     filled = (each.to(torch.complex128).abs() for each in inputs.values() if each.numel())
     largest = max((float(each.max()) for each in filled), default=0)
     # By address; the tensors stay alive, so no other one gets their memory.
@@ -68,8 +70,8 @@ def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tupl
         return returned
 
     try:
-        with BufferSnapshot(context.model), create_mode(run):
-            run_model(context.model, context.spec, inputs)
+        with BufferSnapshot(opset_export.model), create_mode(run):
+            run_model(opset_export.model, opset_export.spec, inputs)
     except Failure:
         return ()
     # A smaller number is no step or threshold of such inputs, but prevents a division by 0.
@@ -79,7 +81,7 @@ def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tupl
 
 
 def add_file_samples(
-    context: ExportContext,
+    opset_export: OpsetExport,
     folder: JobFolder,
     reference: Reference,
     exported: ExportedFile,
@@ -91,22 +93,22 @@ def add_file_samples(
     `operators`: PyTorch's operators in the captured program or traced graph.
     """
     missing_groups = [group for group in groups if group not in reference.captures]
-    spec, root = context.spec, context.root
+    spec, root = opset_export.spec, opset_export.root
     declared = [sample for sample in reference.samples if sample.kind == "declared"]
-    if missing_groups and not is_repeatable(context.model, spec, folder, declared):
+    if missing_groups and not is_repeatable(opset_export.model, spec, folder, declared):
         fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
         if not is_repeatable(fresh, spec, folder, declared):
             texts = dict.fromkeys(missing_groups, (_CHANGED,))
             return reference.model_copy(update={"unproved": reference.unproved | texts})
-        context = replace(context, model=fresh)
+        opset_export = replace(opset_export, model=fresh)
     for group in missing_groups:
         known = [sample for sample in reference.samples if not sample.captures]
         if group in (SWEEP, LONG_SWEEP):
-            limits = (LAST_SIZE, count_weights(context.model)) if group == SWEEP else ()
+            limits = (LAST_SIZE, count_weights(opset_export.model)) if group == SWEEP else ()
             used = [sample.axes for sample in known]
             sets, unproved = list(list_sweep(spec, used, *limits)), list[str]()
         else:
-            sets, unproved = _choose_capture_sets(context, known, exported, operators)
+            sets, unproved = _choose_capture_sets(opset_export, known, exported, operators)
         names = {chosen.name for chosen in sets}
         others = {sample.name for sample in reference.samples if sample.captures}
         samples = [
@@ -116,7 +118,7 @@ def add_file_samples(
             for sample in reference.samples
         ]
         missing = [chosen for chosen in sets if chosen.name not in others]
-        added = run_further_sets(context.model, spec, root, folder, missing, reference)
+        added = run_further_sets(opset_export.model, spec, root, folder, missing, reference)
         samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
         is_complete = len(samples) == len(reference.samples)
         reference = reference.model_copy(
@@ -132,13 +134,13 @@ def add_file_samples(
 
 
 def _choose_capture_sets(
-    context: ExportContext,
+    opset_export: OpsetExport,
     known: Sequence[Sample],
     exported: ExportedFile,
     operators: Collection[str],
 ) -> tuple[list[InputSet], list[str]]:
     """Return the sets of a capture or trace, and the promises that no sample proves."""
-    spec, captured = context.spec, exported.captured
+    spec, captured = opset_export.spec, exported.captured
     sets: list[InputSet] = []
     unproved: list[str] = []
     if spec.inputs_from is None or spec.inputs_from.takes_sizes:
@@ -153,7 +155,7 @@ def _choose_capture_sets(
             # The program has one of many values, such as `int(n**0.5) == 2`.
             is_warned = any(" == " in each.text for each in conditions.conditions)
         draws, further, texts = model_branches.choose_branches(
-            context,
+            opset_export,
             used,
             sizes,
             is_warned=is_warned,
@@ -168,7 +170,9 @@ def _choose_capture_sets(
     has_graphs = captured is not None and any(captured.program.graph_module.children())
     if spec.inputs_from is None and not has_graphs:
         smallest = min(known, key=lambda sample: count_elements(spec, sample.axes))
-        if numbers := find_input_numbers(context, smallest.axes):
+        if numbers := find_input_numbers(opset_export, smallest.axes):
             sets.append(create_multiples_set(spec, numbers))
-    revealing, hidden = operator_regions.choose_revealing_draws(context, exported.route, operators)
+    revealing, hidden = operator_regions.choose_revealing_draws(
+        opset_export, exported.route, operators
+    )
     return [*sets, *revealing], [*unproved, *hidden]

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 import torch
 
 from exporter.worker.dependencies.source_files import find_model_file
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.size_terms import MOST_SAMPLES
 from exporter.worker.inputs.input_sets import (
     SWEEP_RUNS,
@@ -80,7 +80,7 @@ class _Path:
 
 
 def choose_branches(
-    context: ExportContext,
+    opset_export: OpsetExport,
     used: Sequence[Mapping[str, int]],
     sizes: Sequence[Mapping[str, int]],
     *,
@@ -99,18 +99,18 @@ def choose_branches(
     further: tuple[dict[str, int], ...] = ()
     draws: tuple[InputSet, ...] = ()
     unproved: tuple[str, ...] = ()
-    first = _follow(context, used[0])
+    first = _follow(opset_export, used[0])
     if is_warned or first.has_branch:
         known = (*used, *sizes)
-        further, unproved = _choose_sizes(context, known, first, is_warned=is_warned)
+        further, unproved = _choose_sizes(opset_export, known, first, is_warned=is_warned)
     if first.has_branch and has_draws:
-        draws, texts = _choose_draws(context, used, is_warned=is_boolean)
+        draws, texts = _choose_draws(opset_export, used, is_warned=is_boolean)
         unproved += texts
     return draws, further, unproved
 
 
 def _choose_sizes(
-    context: ExportContext,
+    opset_export: OpsetExport,
     known: Sequence[Mapping[str, int]],
     first: _Path,
     *,
@@ -127,7 +127,7 @@ def _choose_sizes(
     `is_warned`: Whether a warning or a condition shows that the file has one of several branches.
     Without it, fewer runs search for one.
     """
-    spec, weights = context.spec, count_weights(context.model)
+    spec, weights = opset_export.spec, count_weights(opset_export.model)
     declared = dict(known[0])
     is_slow = count_elements(spec, declared) > _LARGE or weights > _MANY_WEIGHTS
     limit = max(_LARGE, count_elements(spec, declared))
@@ -135,7 +135,7 @@ def _choose_sizes(
     budget = inf if is_warned else float(SWEEP_RUNS)
     if is_warned and not is_slow:
         others = (sizes for sizes in known[1:] if count_elements(spec, sizes) <= limit)
-        seen |= {frozenset(_follow(context, sizes).instructions) for sizes in others}
+        seen |= {frozenset(_follow(opset_export, sizes).instructions) for sizes in others}
     chosen: list[dict[str, int]] = []
     unproved = []
     most = (_FEW_RUNS if is_slow else _RUNS) if is_warned else _QUIET_RUNS
@@ -156,7 +156,7 @@ def _choose_sizes(
             budget -= measure_run(spec, sizes, weights)
             if budget < 0:
                 break
-            path = _follow(context, sizes)
+            path = _follow(opset_export, sizes)
             instructions = frozenset(path.instructions)
             # An operator that fails is no branch; a `raise` in the model is one.
             is_new = not instructions <= first.instructions if path.has_failed else True
@@ -180,7 +180,7 @@ def _list_sizes(constants: set[int], example: int, *, is_warned: bool) -> Iterat
 
 
 def _choose_draws(
-    context: ExportContext,
+    opset_export: OpsetExport,
     known: Sequence[Mapping[str, int]],
     *,
     is_warned: bool,
@@ -189,19 +189,19 @@ def _choose_draws(
 
     A condition on all elements of a tensor is met more often if there are few.
     """
-    spec = context.spec
+    spec = opset_export.spec
     sizes = complete_smallest(spec, {})
     is_drawn = any(item.fill.is_random for item in spec.inputs)
     if not is_drawn or spec.inputs_from or not spec.allows_sizes(sizes):
         return (), ()
     most = _DRAWS if is_warned else _QUIET_RUNS
-    cost = measure_run(spec, sizes, count_weights(context.model))
+    cost = measure_run(spec, sizes, count_weights(opset_export.model))
     draws = min(most, int((_DRAWS if is_warned else SWEEP_RUNS) / cost))
     seen: set[int] = set()
     chosen: list[InputSet] = []
     for seed in range(draws):
         draw = create_draw_set(spec, seed, sizes)
-        path = _follow(context, draw)
+        path = _follow(opset_export, draw)
         is_known = path.has_failed or (seed == 0 and sizes in known)
         if path.order not in seen and not is_known and len(chosen) < MOST_SAMPLES:
             chosen.append(draw)
@@ -212,15 +212,15 @@ def _choose_draws(
     return tuple(chosen), (f"a branch of the model on values {untried}",)
 
 
-def _follow(context: ExportContext, chosen: InputSet | Mapping[str, int]) -> _Path:
+def _follow(opset_export: OpsetExport, chosen: InputSet | Mapping[str, int]) -> _Path:
     """Return the path of PyTorch through the model for an input set or at some sizes."""
-    path = _Path(context.root)
+    path = _Path(opset_export.root)
     if not isinstance(chosen, InputSet):
-        chosen = create_size_set(context.spec, chosen)
-    inputs = draw_inputs(context.spec, chosen, context.root)
+        chosen = create_size_set(opset_export.spec, chosen)
+    inputs = draw_inputs(opset_export.spec, chosen, opset_export.root)
     try:
-        with BufferSnapshot(context.model), follow_code(path.enter, path.add):
-            outputs = run_model(context.model, context.spec, inputs)
+        with BufferSnapshot(opset_export.model), follow_code(path.enter, path.add):
+            outputs = run_model(opset_export.model, opset_export.spec, inputs)
     except Failure:
         path.has_failed = True
     else:

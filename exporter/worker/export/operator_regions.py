@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from exporter.records.record import Route
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.inputs.input_sets import InputSet, create_draw_set
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
@@ -63,7 +63,7 @@ _REGIONS: Mapping[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
 
 
 def choose_revealing_draws(
-    context: ExportContext, route: Route, operators: Collection[str]
+    opset_export: OpsetExport, route: Route, operators: Collection[str]
 ) -> tuple[list[InputSet], list[str]]:
     """Return a draw for each operator with a region that the declared inputs do not reveal.
 
@@ -84,8 +84,8 @@ def choose_revealing_draws(
         exporters, words, compute = _REGIONS[name]
         if route.exporter not in exporters:
             continue
-        for chosen in (create_draw_set(context.spec, seed) for seed in range(_DRAWS)):
-            is_called, is_revealed = _compute_as_file(context, chosen, name, compute)
+        for chosen in (create_draw_set(opset_export.spec, seed) for seed in range(_DRAWS)):
+            is_called, is_revealed = _compute_as_file(opset_export, chosen, name, compute)
             if is_revealed and chosen.seed and chosen not in draws:
                 draws.append(chosen)
             if is_revealed or not is_called:  # a traced graph also computes sizes
@@ -96,10 +96,10 @@ def choose_revealing_draws(
 
 
 def _compute_as_file(
-    context: ExportContext, chosen: InputSet, name: str, compute: Callable[..., Any]
+    opset_export: OpsetExport, chosen: InputSet, name: str, compute: Callable[..., Any]
 ) -> tuple[bool, bool]:
     """Return whether a run calls the operator, and whether the file would have other outputs."""
-    inputs = draw_inputs(context.spec, chosen, context.root)
+    inputs = draw_inputs(opset_export.spec, chosen, opset_export.root)
     is_called = is_reached = False
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,14 +114,16 @@ def _compute_as_file(
         is_reached = is_reached or _differ(returned, other)
         return other
 
-    buffers = BufferSnapshot(context.model)
+    buffers = BufferSnapshot(opset_export.model)
     try:
         with buffers, create_mode(run):
-            outputs = run_model(context.model, context.spec, inputs)
+            outputs = run_model(opset_export.model, opset_export.spec, inputs)
         if not is_reached:
             return is_called, False
         with buffers:
-            return is_called, _differ(run_model(context.model, context.spec, inputs), outputs)
+            return is_called, _differ(
+                run_model(opset_export.model, opset_export.spec, inputs), outputs
+            )
     except (Failure, RuntimeError, TypeError):  # an overload with other arguments
         return is_called, False
 

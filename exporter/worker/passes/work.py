@@ -19,7 +19,7 @@ from exporter.checks.model_file import (
     list_external_files,
     read_model,
 )
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.core.files import hash_file
 from exporter.core.text import format_bytes, join_names, memory_limit_message
 from exporter.jobs import Reference, Sample
@@ -31,7 +31,7 @@ from exporter.worker.diagnosis.divergence import DivergenceSearch
 from exporter.worker.diagnosis.explanation import Explanation, explain_record
 from exporter.worker.diagnosis.replay import SampleReplay, find_failing_sample
 from exporter.worker.diagnosis.runtime_values import FileGraph, RuntimeValues
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.write_onnx import copy_file
 from exporter.worker.job_output import JobOutput
 from exporter.worker.passes.pass_process import PassReport
@@ -222,11 +222,11 @@ def explain(
     record: Record,
     sources: Sequence[Path],
     proof: FileProof,
-    context: ExportContext,
+    opset_export: OpsetExport,
     device: Device,
 ) -> Explanation:
     """Yield the pass that broke the file, or the explanation of the export."""
-    spec = proof.context.spec
+    spec = proof.checked.spec
     broken = len(sources)
     for number, path in enumerate(sources):
         before = proof.of_other(path).prove(device, is_full=True)
@@ -234,31 +234,31 @@ def explain(
             broken = number
             break
     if broken == 0:
-        exported = replace(proof.context, file=sources[0])
-        yield from explain_record(before, context, exported, device)
+        exported = replace(proof.checked, file=sources[0])
+        yield from explain_record(before, opset_export, exported, device)
         return
     number = broken - 1
-    after = proof.context.path if broken == len(sources) else sources[broken]
+    after = proof.checked.path if broken == len(sources) else sources[broken]
     message = f"{name_pass(spec, number)} breaks the file: {record.message}"
     yield {"message": message, "broken_pass": broken}
-    yield {"blame": _blame_pass(record, sources[number], after, proof.context, device)}
+    yield {"blame": _blame_pass(record, sources[number], after, proof.checked, device)}
 
 
 def _blame_pass(
-    record: Record, source: Path, target: Path, context: CheckContext, device: Device
+    record: Record, source: Path, target: Path, checked: CheckedFile, device: Device
 ) -> Blame | None:
     """Return the sample that fails after the pass, and the first value that differs."""
-    context = replace(context, file=target)
-    session = open_session(target, device, context.kernels)
-    sample = find_failing_sample(record.check or "", context, session, device.name)
+    checked = replace(checked, file=target)
+    session = open_session(target, device, checked.kernels)
+    sample = find_failing_sample(record.check or "", checked, session, device.name)
     if sample is None or sample.error:
         return None
-    replay = SampleReplay(context, device.name, sample)
-    before = replay.compare(open_session(source, device, context.kernels))
+    replay = SampleReplay(checked, device.name, sample)
+    before = replay.compare(open_session(source, device, checked.kernels))
     after = replay.compare(session)
 
     def load(path: Path) -> Session:
-        return open_session(path, device, context.kernels)
+        return open_session(path, device, checked.kernels)
 
     inputs = replay.data.inputs
     source_values = RuntimeValues("the file before the pass", source, inputs, load)

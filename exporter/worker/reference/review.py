@@ -247,10 +247,10 @@ class _Reviewer:
     spec: ModelSpec
     folder: JobFolder
 
-    def run(self, inputs: Tensors, context: AbstractContextManager[object]) -> Outputs | None:
+    def run(self, inputs: Tensors, mode: AbstractContextManager[object]) -> Outputs | None:
         """Return PyTorch's outputs inside a context; None if the model does not run there."""
         try:
-            with BufferSnapshot(self.model), context:
+            with BufferSnapshot(self.model), mode:
                 return run_model(self.model, self.spec, inputs)
         except Failure:
             return None

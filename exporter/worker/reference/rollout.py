@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from exporter.checks.protocol import CheckContext, hash_sample, write_sample
+from exporter.checks.protocol import CheckedFile, hash_sample, write_sample
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec
 from exporter.records.record import Stage, Status
@@ -236,17 +236,17 @@ def _require_tensor(value: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
 
 
 def make_loops(
-    model: Model, context: CheckContext, session: Session
+    model: Model, checked: CheckedFile, session: Session
 ) -> tuple[Callable[[], None], Callable[[], None], int] | None:
     """Return the loops of file and PyTorch after a prompt of one row, and their tokens."""
-    spec, steps = context.spec, context.reference.rollout
+    spec, steps = checked.spec, checked.reference.rollout
     if not (steps and spec.generate and spec.rollout and isinstance(model, GeneratorPart)):
         return None
     feeds, names = spec.rollout.feeds, [output.name for output in spec.outputs]
     loops = (loop for loop in model.list_loops(spec) if loop.name.startswith("prompt 1 x "))
     prompt = next(loops)
-    folders = [context.folder.locate(s) for s in steps if s.name.startswith(prompt.name)]
-    calls = [context.samples.read(folder, spec).inputs for folder in folders]
+    folders = [checked.folder.locate(s) for s in steps if s.name.startswith(prompt.name)]
+    calls = [checked.samples.read(folder, spec).inputs for folder in folders]
 
     def run_file() -> None:
         states: dict[str, Array] = {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from onnx import parser
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
@@ -32,7 +32,7 @@ from exporter.records.record import (
 from exporter.runtimes import RuntimeProcessEnd, open_session
 from exporter.runtimes.drivers.driver import LoadFigures
 from exporter.runtimes.load_figures import measure_file_load
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.model.kernels import load_kernels
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.rollout import make_loops
@@ -50,19 +50,19 @@ def measure_session(
     """
     job = JobFolder(folder)
     kernels = load_kernels(spec, root)
-    context = CheckContext(
+    checked = CheckedFile(
         folder=job,
         opset=opset,
         spec=spec,
         reference=Reference.read(read_regular_file(job.reference, PROJECT_LIMIT)),
         kernels=kernels,
     )
-    (declared,) = [each for each in context.reference.samples if each.kind == "declared"]
-    inputs = context.read(declared).inputs
+    (declared,) = [each for each in checked.reference.samples if each.kind == "declared"]
+    inputs = checked.read(declared).inputs
     with TemporaryDirectory() as scratch:
         small = Path(scratch) / "small.onnx"
         small.write_bytes(parser.parse_model(_SMALL).SerializeToString())
-        return measure_file_load(context.path, small, device, kernels, inputs)
+        return measure_file_load(checked.path, small, device, kernels, inputs)
 
 
 #: Rounds: at least and at most. Between these limits the time decides.
@@ -72,15 +72,15 @@ _FUNCTION = "exporter.worker.verify.measurement:measure_session"
 
 
 def add_measurements(
-    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+    record: Record, opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> Record:
     """Return the record with the requested measurements, or unchanged if the cell did not pass."""
-    requested = check_context.spec.measure
+    requested = checked.spec.measure
     if not requested or record.status is not Status.PASS or record.artifact is None:
         return record
     notes = record.notes
     try:
-        file_times, pytorch_times, tokens = _time_runs(context, check_context, device)
+        file_times, pytorch_times, tokens = _time_runs(opset_export, checked, device)
     except RuntimeProcessEnd as error:
         return record.model_copy(update={"notes": (*notes, f"nothing was measured: {error}")})
     middle = median(file_times)
@@ -93,7 +93,7 @@ def add_measurements(
     )
     measured: dict[str, Any] = {"latency": latency}
     if {"load", "memory"} & set(requested):
-        figures = _measure_session(context, check_context, device)
+        figures = _measure_session(opset_export, checked, device)
         if isinstance(figures, str):
             notes = (*notes, f"load time and memory were not measured: {figures}")
         else:
@@ -106,27 +106,25 @@ def add_measurements(
 
 
 def _time_runs(
-    context: ExportContext, check_context: CheckContext, device: Device
+    opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> tuple[list[float], list[float], int]:
     """Return the seconds of the runs of file and PyTorch, and the tokens of each run.
 
     Returns:
         0 tokens if a run is one call.
     """
-    session = open_session(check_context.path, device, check_context.kernels)
-    (declared,) = [
-        sample for sample in check_context.reference.samples if sample.kind == "declared"
-    ]
-    inputs = check_context.read(declared).inputs
-    state = BufferSnapshot(context.model)
+    session = open_session(checked.path, device, checked.kernels)
+    (declared,) = [sample for sample in checked.reference.samples if sample.kind == "declared"]
+    inputs = checked.read(declared).inputs
+    state = BufferSnapshot(opset_export.model)
 
     def run_pytorch() -> None:
-        run_model(context.model, context.spec, context.inputs)
+        run_model(opset_export.model, opset_export.spec, opset_export.inputs)
 
     def run_file() -> None:
         session.run(inputs)
 
-    loops = make_loops(context.model, check_context, session)
+    loops = make_loops(opset_export.model, checked, session)
     run_file, run_pytorch, tokens = loops or (run_file, run_pytorch, 0)
     try:
         return *time_alternately(run_file, run_pytorch), tokens
@@ -135,14 +133,14 @@ def _time_runs(
 
 
 def _measure_session(
-    context: ExportContext, check_context: CheckContext, device: Device
+    opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> LoadFigures | str:
     """Return the figures of the file in a process of its own, or the reason why there are none."""
     arguments = {
-        "root": context.root,
-        "folder": check_context.path.parent,
-        "opset": check_context.opset,
-        "spec": check_context.spec,
+        "root": opset_export.root,
+        "folder": checked.path.parent,
+        "opset": checked.opset,
+        "spec": checked.spec,
         "device": device,
     }
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.checks.protocol import CheckedFile, RuntimeCheck
 from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.structure_checks import explain_missing_kernel
 from exporter.core.check_table import DETERMINISM_CHECK, LOAD_CHECK
@@ -61,9 +61,9 @@ class CheckVerdict:
     message: str
 
 
-def run_structure_checks(context: CheckContext) -> tuple[CheckResult, ...]:
+def run_structure_checks(checked: CheckedFile) -> tuple[CheckResult, ...]:
     """Return the results of all structure checks, even if the first one fails."""
-    return tuple(_run_timed(check, context) for check in STRUCTURE_CHECKS if check.applies(context))
+    return tuple(_run_timed(check, checked) for check in STRUCTURE_CHECKS if check.applies(checked))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class FileProof:
 
     spec: ModelSpec
     """The contract of all cells of the entry."""
-    context: CheckContext
+    checked: CheckedFile
     """The file, with PyTorch's outputs."""
     route: Route
     log: str = ""
@@ -88,16 +88,16 @@ class FileProof:
     """The device that proved the promises of the file within these tolerances."""
 
     def __post_init__(self) -> None:
-        self.structure = run_structure_checks(self.context)
+        self.structure = run_structure_checks(self.checked)
 
-    def view(self, device: Device) -> CheckContext:
+    def view(self, device: Device) -> CheckedFile:
         """Return the input of the checks on a device."""
-        spec = self.spec.resolve_cell(self.context.opset, device.name)
-        return replace(self.context, spec=spec)
+        spec = self.spec.resolve_cell(self.checked.opset, device.name)
+        return replace(self.checked, spec=spec)
 
     def of_other(self, path: Path) -> FileProof:
         """Return the proof of another file with the same promises, such as one before a pass."""
-        return replace(self, context=replace(self.context, file=path))
+        return replace(self, checked=replace(self.checked, file=path))
 
     def prove(
         self, device: Device, times: StageTimes | None = None, *, is_full: bool = False
@@ -108,15 +108,15 @@ class FileProof:
         only has to compute the same numbers. If it does not, all checks run here too. A tighter
         tolerance needs all samples, and a looser one another check of its power.
         """
-        context = self.view(device)
+        checked = self.view(device)
         bounds = tuple(
-            getattr(select_bound(context.spec, output, device.name), key)
-            for output in context.spec.outputs
+            getattr(select_bound(checked.spec, output, device.name), key)
+            for output in checked.spec.outputs
             for key in Bound.model_fields
         )
-        is_full = is_full or device.proof == "full" or context.spec.thorough
+        is_full = is_full or device.proof == "full" or checked.spec.thorough
         run = _DeviceRun(
-            context=context,
+            checked=checked,
             device=device,
             times=StageTimes(times or {}),
             verdict=_find_verdict(self.structure, Stage.STRUCTURE),
@@ -129,12 +129,12 @@ class FileProof:
             self.proved.setdefault(bounds, device.name)
         return Record.from_fields(
             self,
-            cell=CellId(model=context.spec.id, opset=context.opset, device=device.name),
+            cell=CellId(model=checked.spec.id, opset=checked.opset, device=device.name),
             status=verdict.status,
             stage=verdict.stage,
             check=verdict.check,
             message=verdict.message,
-            thorough=context.spec.thorough,
+            thorough=checked.spec.thorough,
             proved_on=run.proved_on,
             is_final=run.is_final,
             checks=(*self.structure, *run.results),
@@ -148,7 +148,7 @@ class FileProof:
 class _DeviceRun:
     """The load of one file on one device and its checks there, as far as they got."""
 
-    context: CheckContext
+    checked: CheckedFile
     device: Device
     times: StageTimes
     verdict: CheckVerdict | None
@@ -176,14 +176,14 @@ class _DeviceRun:
         """Return the session of the file; without one, there is a verdict."""
         try:
             with self.times.measure(Stage.LOAD):
-                return open_session(self.context.path, self.device, self.context.kernels)
+                return open_session(self.checked.path, self.device, self.checked.kernels)
         except RuntimeUnavailable as error:
             self.is_final = self.verdict is None and isinstance(error, ProviderMissing)
             unavailable = CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
             self.verdict = self.verdict or unavailable
         except LoadFailure as error:
             # If no kernel for an operator is installed, the file is neither right nor wrong.
-            reason = explain_missing_kernel(self.context, self.device)
+            reason = explain_missing_kernel(self.checked, self.device)
             status = Status.UNAVAILABLE if reason else Status.ERROR
             message = reason or str(error)
             if self.verdict is not None and status is Status.ERROR:
@@ -195,22 +195,22 @@ class _DeviceRun:
     def _check(self, session: Session) -> None:
         """Compare few samples if an earlier device proved the file; else run all checks."""
         if self.proved_on:
-            short = replace(self.context, is_short=True)
+            short = replace(self.checked, is_short=True)
             self.results = _run_checks(SHORT_CHECKS, short, session, self.device)
             if all(result.status is Status.PASS for result in self.results):
                 return
             self.proved_on = ""
-        self.results = _run_checks(RUNTIME_CHECKS, self.context, session, self.device)
-        self.notes += describe_masked_samples(self.context, session, self.device.name)
+        self.results = _run_checks(RUNTIME_CHECKS, self.checked, session, self.device)
+        self.notes += describe_masked_samples(self.checked, session, self.device.name)
 
 
 def _run_checks(
-    checks: Sequence[RuntimeCheck], context: CheckContext, session: Session, device: Device
+    checks: Sequence[RuntimeCheck], checked: CheckedFile, session: Session, device: Device
 ) -> tuple[CheckResult, ...]:
     return tuple(
-        _run_timed(check, context, session, device.name)
+        _run_timed(check, checked, session, device.name)
         for check in checks
-        if check.applies(context)
+        if check.applies(checked)
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import parser
 
-from exporter.checks.protocol import CheckContext, write_sample
+from exporter.checks.protocol import CheckedFile, write_sample
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import Axis, Input, ModelSpec, Output
 from exporter.runtimes import Placement
@@ -57,11 +57,11 @@ def make_subject(
     spec: ModelSpec | None = None,
     opset: int = 18,
     reference: Reference | None = None,
-) -> CheckContext:
+) -> CheckedFile:
     """Write the file and return it with a contract."""
     if isinstance(model, str):
         model = parser.parse_model(model)
-    subject = CheckContext(
+    subject = CheckedFile(
         folder=JobFolder(folder),
         opset=opset,
         spec=spec or contract(),
@@ -124,7 +124,7 @@ def at(folder: Path, index: int, batch: int) -> Sample:
     return write(folder, index, inputs, outputs, axes={"batch": batch}, name=name, kind="axis")
 
 
-def subject(folder: Path, *samples: Sample, **fields: Any) -> CheckContext:
+def subject(folder: Path, *samples: Sample, **fields: Any) -> CheckedFile:
     """Return `DOUBLE` with these samples and fields of the contract."""
     return make_subject(folder, spec=contract(**fields), reference=make_reference(*samples))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.validity_checks import check_power
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Bound, Output, Tolerance
@@ -20,12 +20,12 @@ def subject(
     noise: float | None = 1e-6,
     dtype: str = "float32",
     **fields: Any,
-) -> CheckContext:
+) -> CheckedFile:
     """Return a context with one output for each scale."""
     names = "yzw"[: len(scales)]
     outputs = tuple(value(Output, name, "batch, 3", dtype) for name in names)
     sample = Sample(index=0, name="declared", kind="declared", axes={"batch": 50}, scales=scales)
-    return CheckContext(
+    return CheckedFile(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(outputs=outputs, **fields),
@@ -33,7 +33,7 @@ def subject(
     )
 
 
-def power(subject: CheckContext, device: str = "cpu") -> CheckResult:
+def power(subject: CheckedFile, device: str = "cpu") -> CheckResult:
     assert check_power.applies(subject)
     return check_power(subject, ConstantSession(), device)
 
@@ -101,7 +101,7 @@ SAME_OUTPUT = "inputs of another seed give the very same "
         (subject(3.0, dtype="complex64", tolerance=Tolerance(atol=1.0)), "of its size"),
     ],
 )
-def test_an_output_must_change_by_more_than_the_limit(context: CheckContext, problem: str) -> None:
+def test_an_output_must_change_by_more_than_the_limit(context: CheckedFile, problem: str) -> None:
     result = power(context)
     assert result.status is (Status.INCONCLUSIVE if problem else Status.PASS)
     assert problem in result.message
@@ -168,5 +168,5 @@ def test_outputs_without_any_element_prove_nothing() -> None:
     assert "a wrong file would pass: no output has an element" in result.message
 
 
-def replace_outputs(context: CheckContext, *outputs: Output) -> CheckContext:
+def replace_outputs(context: CheckedFile, *outputs: Output) -> CheckedFile:
     return replace(context, spec=context.spec.model_copy(update={"outputs": outputs}))

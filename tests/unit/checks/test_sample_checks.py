@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.checks import RUNTIME_CHECKS
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.sample_checks import (
     NOTE_PREFIX,
     check_axes,
@@ -149,7 +149,7 @@ WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)
 
 def table(
     folder: Path, stored: Array, *weights: Array, operator: str = "Gather", outside: bool = False
-) -> CheckContext:
+) -> CheckedFile:
     """Write a file that looks up rows in `stored`, of a model with these weights."""
     node = helper.make_node(operator, ["rows", "index"], ["y"])
     graph = helper.make_graph(
@@ -172,7 +172,7 @@ def table(
     return subject
 
 
-def check(subject: CheckContext) -> CheckResult:
+def check(subject: CheckedFile) -> CheckResult:
     assert check_tables.applies(subject)
     return check_tables(subject, ConstantSession(), "cpu")
 
@@ -227,7 +227,7 @@ def test_an_unreadable_file_is_left_to_other_checks(tmp_path: Path) -> None:
 VALUES = np.float32([1, 2, 3])
 
 
-def make_masked_context(folder: Path) -> CheckContext:
+def make_masked_context(folder: Path) -> CheckedFile:
     item = Input(name="m", shape=(3,), at="args[0]", dtype="int64", fill=Fill(kind="ones"))
     spec = contract(inputs=(item,), outputs=(Output(name="y", shape=(3,)),), axes=())
     sample = write(folder, 0, [np.zeros(3, np.int64)], [VALUES])

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.validity_checks import check_determinism, check_placement
 from exporter.core.check_table import STATEFUL_PREFIX
 from exporter.jobs import JobFolder
@@ -20,7 +20,7 @@ from tests.unit.checks.contexts import ConstantSession, contract, make_reference
 
 
 def determinism(unstable: str, mode: Literal["eval", "train", "keep"] = "eval") -> CheckResult:
-    subject = CheckContext(
+    subject = CheckedFile(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(mode=mode),

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 
 from exporter.checks.model_file import find_external_data_problems, list_external_files
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.structure_checks import check_wellformed
 from exporter.records.record import Status
 from tests.unit.checks.contexts import make_subject
@@ -82,7 +82,7 @@ def test_an_unknown_ir_version_fails(tmp_path: Path) -> None:
     assert "ir_version 99" in result.message
 
 
-def with_external_data(folder: Path, **entries: str | None) -> CheckContext:
+def with_external_data(folder: Path, **entries: str | None) -> CheckedFile:
     """Return `y = x + w`, with `w` in `w.data`; `entries` replace those of its external data."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "w.data").write_bytes(bytes(16) + WEIGHTS.tobytes())

@@ -125,7 +125,7 @@ def test_a_job_that_ends_together_with_an_error_keeps_its_result(
     attempt = make_attempt(tmp_path)
     run: Any = object.__new__(_ClusterRun)
     run._ended, run._waiting, run._running, run._count = deque(), deque(), {}, 0
-    run._label, run._context, run._client, run._hosts = "dask", Mock(), Mock(), Mock()
+    run._label, run._client_facts, run._client, run._hosts = "dask", Mock(), Mock(), Mock()
     run._submit_waiting = run._end_run = Mock()
     run._handle_news = lambda _: (run._ended.append(attempt.make_result(ExitKind.EXITED)), fail())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.cluster import host_run
-from exporter.cluster.archives import RunContext, list_project, read_targets
+from exporter.cluster.archives import ClientFacts, list_project, read_targets
 from exporter.cluster.host_run import (
     find_differences,
     find_tool_differences,
@@ -18,7 +18,7 @@ from exporter.cluster.host_run import (
 from exporter.processes.worker_variables import list_shared_variables
 
 
-def make_context(**values: Any) -> RunContext:
+def make_context(**values: Any) -> ClientFacts:
     fields: dict[str, Any] = {
         "run": "run",
         "root": "/client/project",
@@ -32,7 +32,7 @@ def make_context(**values: Any) -> RunContext:
         "python_path": (),
         **values,
     }
-    return RunContext(**fields)
+    return ClientFacts(**fields)
 
 
 def test_no_secret_travels_unless_it_is_listed() -> None:

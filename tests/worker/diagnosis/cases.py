@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Blame, Record, Route
 from exporter.worker.diagnosis.explanation import Explanation, explain_failure, explain_record
-from exporter.worker.export.attempts import ExportContext, capture_program
+from exporter.worker.export.attempts import OpsetExport, capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.model.source_loader import load_model
@@ -35,7 +35,7 @@ def wrong_contract(net: str, **changes: object) -> ModelSpec:
     return make_contract(net, **(values | changes))
 
 
-def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> ExportContext:
+def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> OpsetExport:
     """Return the context without a file; `capture` adds a program under dynamo."""
     model = load_model(spec, ROOT)
     inputs = draw_declared(spec)
@@ -46,11 +46,11 @@ def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) 
     )
     program = capture_program(model, spec, inputs, strict=False) if dynamo and capture else None
     job = OpsetJob(opset=opset, route=route, devices=(CPU,))
-    return ExportContext(model=model, inputs=inputs, spec=spec, job=job, root=ROOT, program=program)
+    return OpsetExport(model=model, inputs=inputs, spec=spec, job=job, root=ROOT, program=program)
 
 
 def check_export(
-    case: ExportContext,
+    case: OpsetExport,
     folder: Path,
     device: Device = CPU,
     damage: Callable[[Path], None] | None = None,
@@ -59,12 +59,12 @@ def check_export(
     subject = write_export(case, folder)
     if damage:
         damage(subject.path)
-    record = FileProof(spec=subject.spec, context=subject, route=case.route).prove(device)
+    record = FileProof(spec=subject.spec, checked=subject, route=case.route).prove(device)
     fields = join_fields(explain_record(record, case, subject, device))
     return record.model_copy(update=fields)
 
 
-def explain(failure: Failure, case: ExportContext) -> dict[str, Any]:
+def explain(failure: Failure, case: OpsetExport) -> dict[str, Any]:
     return join_fields(explain_failure(failure, case))
 
 
@@ -73,7 +73,7 @@ def join_fields(explanation: Explanation) -> dict[str, Any]:
     return {name: value for fields in explanation for name, value in fields.items()}
 
 
-def write_export(case: ExportContext, folder: Path) -> CheckContext:
+def write_export(case: OpsetExport, folder: Path) -> CheckedFile:
     job = JobFolder(folder)
     spec, opset = case.spec, case.opset
     reference = compute_reference(case.model, spec, ROOT, job)
@@ -82,7 +82,7 @@ def write_export(case: ExportContext, folder: Path) -> CheckContext:
     else:
         graph, _ = convert_module(case.model, spec, case.inputs, opset, folder / "s" / "a.onnx")
     write_artifact(graph, spec, opset, job, {})
-    return CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
+    return CheckedFile(folder=job, opset=opset, spec=spec, reference=reference)
 
 
 def blame_of(record: Record) -> Blame:

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from exporter.worker.diagnosis.explanation import find_missing_operators
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.process.failure import Failure
 from tests.worker.diagnosis.cases import case_of, explain, wrong_contract
 from tests.worker.diagnosis.test_fault_analysis import line_with
 
 
-def convert(case: ExportContext, folder: Path) -> None:
+def convert(case: OpsetExport, folder: Path) -> None:
     if case.program is not None:
         convert_program(case.program, case.spec, case.opset, folder, case.decompositions)
     else:
         convert_module(case.model, case.spec, case.inputs, case.opset, folder / "a.onnx")
 
 
-def failure_of(case: ExportContext, folder: Path) -> Failure:
+def failure_of(case: OpsetExport, folder: Path) -> Failure:
     with pytest.raises(Failure) as caught:
         convert(case, folder)
     return caught.value

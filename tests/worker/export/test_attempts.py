@@ -18,8 +18,8 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Route, Stage
 from exporter.worker.export.attempts import (
     Captures,
-    ExportContext,
     ExportedGraph,
+    OpsetExport,
     capture_program,
     export_module,
     export_program,
@@ -49,11 +49,11 @@ def declare_sequence(net: str, **changes: object) -> ModelSpec:
     return declare(net, inputs=inputs, outputs=outputs, axes=axes, **changes)
 
 
-def make_context(spec: ModelSpec, opset: int) -> ExportContext:
+def make_context(spec: ModelSpec, opset: int) -> OpsetExport:
     model = load_model(spec, ROOT)
     inputs = draw_declared(spec)
     job = OpsetJob(opset=opset, route=choose_route(spec, opset), devices=())
-    return ExportContext(model=model, inputs=inputs, spec=spec, job=job, root=ROOT)
+    return OpsetExport(model=model, inputs=inputs, spec=spec, job=job, root=ROOT)
 
 
 def export(spec: ModelSpec, opset: int, folder: Path) -> ExportedGraph:
@@ -246,7 +246,7 @@ def test_a_constant_without_values_is_a_failure(tmp_path: Path) -> None:
     assert "constant without values" in caught.value.attempts[-1].message
 
 
-def _context(types: list[str] | bool) -> ExportContext:
+def _context(types: list[str] | bool) -> OpsetExport:
     spec = make_contract("TwoLayers", "x [batch, 4] -> y [batch, 3]", options={FUNCTIONS: types})
     return case_of(spec, 17, dynamo=False)
 

@@ -15,7 +15,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from torch.onnx import _constants
 from torch.onnx._internal.exporter import _constants as dynamo
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec
 from exporter.manifest.schema.entry import REMOVED_OPTIONS, OptionsTable
@@ -129,7 +129,7 @@ def test_weights_are_inputs_at_ir_version_3(tmp_path: Path) -> None:
     model = onnx.load(path)
     assert model.ir_version == 3
     assert [item.name for item in model.graph.input] == ["x", "linear.weight", "linear.bias"]
-    subject = CheckContext(
+    subject = CheckedFile(
         folder=JobFolder(tmp_path),
         opset=18,
         spec=spec,

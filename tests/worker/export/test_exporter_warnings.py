@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.structure_checks import check_opset
 from exporter.jobs import JobFolder, Reference
 from exporter.records.record import CheckResult, Status
@@ -51,7 +51,7 @@ def exported(opset: int, folder: Path) -> CheckResult:
         write_artifact(convert(spec, opset, folder, dynamo=True), spec, opset, job, {})
     reference = Reference(samples=(), noise=(), output_spread=())
     return check_opset(
-        CheckContext(folder=job, opset=opset, spec=spec, reference=reference, notes=tuple(notes))
+        CheckedFile(folder=job, opset=opset, spec=spec, reference=reference, notes=tuple(notes))
     )
 
 

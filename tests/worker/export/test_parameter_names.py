@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.structure_checks import check_signature
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
@@ -25,7 +25,7 @@ from tests.worker.graphs import convert, draw_declared
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
 
-def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckContext:
+def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckedFile:
     model = load_model(spec, ROOT)
     names = resolve_weight_names(model, spec)
     graph = convert(spec, opset, folder, dynamo=dynamo)
@@ -33,10 +33,10 @@ def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckC
     write_artifact(graph, spec, opset, JobFolder(folder), {})
     weights, _ = describe_weights(model, spec, draw_declared(spec), names, JobFolder(folder))
     reference = Reference(samples=(), noise=(), output_spread=(), weights=weights)
-    return CheckContext(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
+    return CheckedFile(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
 
 
-def stored(subject: CheckContext) -> dict[str, np.ndarray]:
+def stored(subject: CheckedFile) -> dict[str, np.ndarray]:
     model = onnx.load(subject.path)
     onnx.checker.check_model(model)
     return {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.commands.recording.entry import format_generator, format_interface
 from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference
@@ -232,7 +232,7 @@ def test_the_loop_of_a_measurement_has_the_tokens_of_generate(
     with torch.no_grad():
         samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
         reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
-        context = CheckContext(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
+        context = CheckedFile(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
         loops = make_loops(model, context, File())
         assert loops is not None
         run_file, run_pytorch, count = loops

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import (
     Axis,
@@ -45,17 +45,17 @@ def export_and_check(spec: ModelSpec, folder: Path, opset: int, exporter: str) -
     return check_file(export(spec, folder, opset, exporter), exporter)
 
 
-def export(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> CheckContext:
+def export(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> CheckedFile:
     job = JobFolder(folder)
     reference = compute_reference(load_model(spec, ROOT), spec, ROOT, job)
     graph = convert(spec, opset, folder, dynamo=exporter == "dynamo")
     write_artifact(graph, spec, opset, job, {})
-    return CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
+    return CheckedFile(folder=job, opset=opset, spec=spec, reference=reference)
 
 
-def check_file(subject: CheckContext, exporter: str) -> Record:
+def check_file(subject: CheckedFile, exporter: str) -> Record:
     route = Route.model_validate({"exporter": exporter, "capture": "export", "reason": "asked"})
-    return FileProof(spec=subject.spec, context=subject, route=route).prove(CPU)
+    return FileProof(spec=subject.spec, checked=subject, route=route).prove(CPU)
 
 
 @BOTH
@@ -80,7 +80,7 @@ def test_a_foreseen_check_does_not_hide_a_failed_load(tmp_path: Path) -> None:
     graph.graph.node[0].op_type = "Unknown"
     onnx.save(graph, folder.model(13))
     reference = compute_reference(load_model(spec, ROOT), spec, ROOT, folder)
-    subject = CheckContext(folder=folder, opset=13, spec=spec, reference=reference)
+    subject = CheckedFile(folder=folder, opset=13, spec=spec, reference=reference)
     record = check_file(subject, "torchscript")
     assert (record.check, record.failed_checks) == ("wellformed", ("wellformed", "load"))
 
@@ -119,7 +119,7 @@ def test_the_end_of_a_runtime_process_is_the_result_of_its_cell(
     device = CPU.model_copy(update={"environment": environment})
     monkeypatch.setattr(run_checks, "STRUCTURE_CHECKS", ())
     route = Route(exporter="dynamo", capture="export", reason="")
-    proof = FileProof(spec=subject.spec, context=subject, route=route)
+    proof = FileProof(spec=subject.spec, checked=subject, route=route)
     record = proof.prove(device)
     assert (record.status, record.stage) == (status, Stage.PARITY)
     assert record.message == "the runtime process died"
@@ -165,7 +165,7 @@ def test_a_further_device_has_the_short_proof(
     axes = (Axis(name="batch", example=3, max=40),)
     subject = export(make_contract("Affine", axes=axes), tmp_path, 13, "torchscript")
     route = Route(exporter="torchscript", capture="trace", reason="")
-    proof = FileProof(spec=subject.spec, context=subject, route=route)
+    proof = FileProof(spec=subject.spec, checked=subject, route=route)
     first = proof.prove(CPU)
     assert (first.status, first.proved_on) == (Status.PASS, "")
     real_session = run_checks.open_session

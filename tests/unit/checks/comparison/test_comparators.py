@@ -16,7 +16,7 @@ from exporter.checks.comparison.comparators import (
     match_rows,
 )
 from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.validity_checks import check_power
 from exporter.manifest import Axis, Comparator, Output, Tolerance
 from exporter.records.record import CheckResult, Status
@@ -143,7 +143,7 @@ def draw(seed: int, shape: tuple[int, ...]) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def parity(context: CheckContext, *outputs: Any) -> CheckResult:
+def parity(context: CheckedFile, *outputs: Any) -> CheckResult:
     names = [output.name for output in context.spec.outputs]
     session = ConstantSession(*outputs, names=names)
     return compare_samples("parity", context.reference.samples, context, session, "cpu")
@@ -160,7 +160,7 @@ def test_rows_are_ordered_inside_of_each_batch(tmp_path: Path) -> None:
     assert parity(context, mixed[::-1]).status is Status.FAIL
 
 
-def make_output(folder: Path, compare: Comparator, *arrays: Any, **fields: Any) -> CheckContext:
+def make_output(folder: Path, compare: Comparator, *arrays: Any, **fields: Any) -> CheckedFile:
     """Return a contract with one output; the first array is the declared one."""
     shape = arrays[0].shape
     output = value(Output, "y", f"batch, {shape[1]}", compare=compare)
@@ -172,7 +172,7 @@ def make_output(folder: Path, compare: Comparator, *arrays: Any, **fields: Any) 
     return make_subject(folder, spec=spec, reference=make_reference(*samples))
 
 
-def power(context: CheckContext) -> CheckResult:
+def power(context: CheckedFile) -> CheckResult:
     return check_power(context, ConstantSession(), "cpu")
 
 

@@ -15,9 +15,9 @@ from exporter.checks.comparison.compare_outputs import (
     compare_small_slices,
 )
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
-from exporter.checks.comparison.tolerance import Limit, OutputContext
+from exporter.checks.comparison.tolerance import ComparedOutput, Limit
 from exporter.checks.protocol import (
-    CheckContext,
+    CheckedFile,
     DamagedSample,
     SampleData,
     SelectionData,
@@ -46,7 +46,7 @@ ROWS = Output(name="rows", shape=("n",), kind="sequence")
 FIVE = [np.float32([1, 2]), np.float32([3e-3, 4e-3]), np.float32([5, 6])]
 
 
-def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) -> CheckContext:
+def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) -> CheckedFile:
     """Return a contract of one list with PyTorch's outputs."""
     output = ROWS.model_copy(update={"dtype": dtype})
     exact = [[item.astype(np.float64) for item in items]] if "noise" in fields else []
@@ -56,7 +56,7 @@ def subject(folder: Path, *items: Any, dtype: str = "float32", **fields: Any) ->
     return make_subject(folder, spec=contract(outputs=(output,)), reference=reference)
 
 
-def check(context: CheckContext, outputs: object) -> CheckResult:
+def check(context: CheckedFile, outputs: object) -> CheckResult:
     return check_parity(context, ConstantSession(outputs, names=("rows",)), "cpu")
 
 
@@ -106,7 +106,7 @@ def test_each_item_has_the_limit_of_its_own_size(tmp_path: Path) -> None:
     context = subject(tmp_path, *FIVE, noise=(1e-6,))
     data = read_sample(context.folder.sample(0), context.spec)
     near = [item * np.float32(1 + 1e-6) for item in FIVE]
-    result = list(compare_output(near, data, OutputContext(context, 0, "cpu")))
+    result = list(compare_output(near, data, ComparedOutput(context, 0, "cpu")))
     assert [label for label, _ in result] == [
         f"item {index} of output 'rows'" for index in range(3)
     ]
@@ -167,7 +167,7 @@ def test_the_limit_is_smaller_if_a_sample_has_no_float64_outputs(tmp_path: Path)
     shares = [
         max(
             c.limit_ratio
-            for _, c in compare_output(near, data, OutputContext(context, 0, "cpu", is_exact))
+            for _, c in compare_output(near, data, ComparedOutput(context, 0, "cpu", is_exact))
         )
         for is_exact in (True, False)
     ]

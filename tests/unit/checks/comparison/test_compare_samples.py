@@ -12,7 +12,7 @@ import tomli
 from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.comparison.compare_samples import describe_inputs, list_alternatives
 from exporter.checks.protocol import (
-    CheckContext,
+    CheckedFile,
     SampleData,
     write_rounded_outputs,
     write_ties,
@@ -42,7 +42,7 @@ from tests.unit.checks.contexts import (
 CPU = Device(name="cpu", runtime="onnxruntime")
 
 
-def parity(subject: CheckContext, session: Any) -> CheckResult:
+def parity(subject: CheckedFile, session: Any) -> CheckResult:
     assert check_parity.applies(subject)
     return check_parity(subject, session, "cpu")
 
@@ -137,7 +137,7 @@ def test_outputs_without_a_comparison_fail(session: Any, message: str, tmp_path:
     assert (result.status, result.message) == (Status.FAIL, message)
 
 
-def two_outputs(folder: Path) -> CheckContext:
+def two_outputs(folder: Path) -> CheckedFile:
     x = draw(2)
     sample = write(folder, 0, [x], [x + 1, x - 1])
     outputs = (value(Output, "y", "batch, 3"), value(Output, "z", "batch, 3"))
@@ -217,7 +217,7 @@ def test_an_axis_of_two_outputs_has_one_size(tmp_path: Path) -> None:
 # --- float64 --------------------------------------------------------------------------------------
 
 
-def measured(folder: Path, noise: float | None, **fields: Any) -> CheckContext:
+def measured(folder: Path, noise: float | None, **fields: Any) -> CheckedFile:
     """Return a subject with an error of PyTorch's float32 of 1e-3 in one element, at scale 4."""
     exact = np.linspace(-4, 4, 60).reshape(20, 3)
     expected = exact.astype(np.float32)

@@ -12,14 +12,14 @@ from hypothesis.extra import numpy as arrays
 
 from exporter.checks.comparison.compare_arrays import compare_arrays, measure_scale
 from exporter.checks.comparison.tolerance import (
+    ComparedOutput,
     Limit,
-    OutputContext,
     compute_limit,
     compute_limit_without_float64,
     is_float,
     is_limit_measured,
 )
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckedFile
 from exporter.checks.sample_checks import select_samples
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Bound, Output, Tolerance, select_bound
@@ -40,9 +40,9 @@ def subject(
     model: Tolerance | None = None,
     output: Tolerance | None = None,
     samples: tuple[Sample, ...] = (SAMPLE,),
-) -> CheckContext:
+) -> CheckedFile:
     outputs = (value(Output, "y", shape, dtype, tolerance=output),)
-    return CheckContext(
+    return CheckedFile(
         folder=JobFolder(Path()),
         opset=18,
         spec=contract(outputs=outputs, tolerance=model or Tolerance()),
@@ -53,7 +53,7 @@ def subject(
 def limit_of(
     scale: float, noise: float | None, device: str = "cpu", exact: bool = True, **fields: Any
 ) -> Limit:
-    return compute_limit(OutputContext(subject(noise, **fields), 0, device), scale, exact=exact)
+    return compute_limit(ComparedOutput(subject(noise, **fields), 0, device), scale, exact=exact)
 
 
 # --- measured -------------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ def test_a_short_proof_has_the_limit_of_the_full_one() -> None:
     context = subject(1e-9, shape="batch", samples=(SAMPLE, *(other,) * 3))
     short = replace(context, is_short=True)
     assert len(select_samples("values", short)) == 1 < len(select_samples("values", context))
-    assert compute_limit(OutputContext(short, 0, "cpu"), 2.0) == compute_limit(
-        OutputContext(context, 0, "cpu"), 2.0
+    assert compute_limit(ComparedOutput(short, 0, "cpu"), 2.0) == compute_limit(
+        ComparedOutput(context, 0, "cpu"), 2.0
     )
 
 
@@ -235,7 +235,7 @@ def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rto
 def test_an_explicit_limit_is_not_measured(
     noise: float | None, fields: dict[str, Any], is_measured: bool
 ) -> None:
-    assert is_limit_measured(OutputContext(subject(noise, **fields), 0, "cpu")) is is_measured
+    assert is_limit_measured(ComparedOutput(subject(noise, **fields), 0, "cpu")) is is_measured
 
 
 @pytest.mark.parametrize(("is_usual", "atol"), [(True, 1e-6), (False, 9e-5)])
@@ -243,7 +243,7 @@ def test_an_explicit_limit_leaves_room_for_the_noise_of_special_values(
     *, is_usual: bool, atol: float
 ) -> None:
     context = subject(1e-5, model=Tolerance(atol=1e-6))
-    limit = compute_limit(OutputContext(context, 0, "cpu", is_usual=is_usual), 1.0)
+    limit = compute_limit(ComparedOutput(context, 0, "cpu", is_usual=is_usual), 1.0)
     assert limit.atol == pytest.approx(atol)
 
 
@@ -254,7 +254,7 @@ def test_a_declared_cancellation_has_the_same_rounding_in_small_outputs(
     context = subject(None, model=tolerance)
     update = {"large_noise": (0.01,), "noise_scales": (1.0,)}
     context = replace(context, reference=context.reference.model_copy(update=update))
-    limit = compute_limit(OutputContext(context, 0, "cpu"), 0.1)
+    limit = compute_limit(ComparedOutput(context, 0, "cpu"), 0.1)
     assert limit.atol == pytest.approx(atol)
 
 
@@ -282,7 +282,7 @@ def test_settings_for_other_devices_and_dtypes_are_ignored() -> None:
     other = Tolerance(by_device={"cuda": Bound(atol=1.0)}, by_dtype={"float16": Bound(atol=1.0)})
     context = subject(1e-5, model=other, output=other)
     assert select_bound(context.spec, context.spec.outputs[0], "cpu") == Bound()
-    assert compute_limit(OutputContext(context, 0, "cpu"), 1.0).atol == pytest.approx(8e-5)
+    assert compute_limit(ComparedOutput(context, 0, "cpu"), 1.0).atol == pytest.approx(8e-5)
 
 
 def test_a_more_specific_setting_replaces_all_fields() -> None:
@@ -326,14 +326,14 @@ def test_a_file_that_passes_without_float64_passes_with_it(
     model = Tolerance(noise=factor)
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
     first = subject(part * noise, model=model, samples=(sample,))
-    narrow = compute_limit_without_float64(OutputContext(first, 0, "cpu"), scale).atol
+    narrow = compute_limit_without_float64(ComparedOutput(first, 0, "cpu"), scale).atol
     allowed = limit_of(scale, noise, model=model, samples=(sample,)).atol
     # The largest distance from float64 of a file that passes: PyTorch errs the other way.
     assert narrow == 0 or narrow + noise * scale <= allowed * (1 + 1e-9)
 
 
 def test_a_file_within_pytorchs_own_noise_passes_without_float64() -> None:
-    limit = compute_limit_without_float64(OutputContext(subject(1e-5), 0, "cpu"), 1.0)
+    limit = compute_limit_without_float64(ComparedOutput(subject(1e-5), 0, "cpu"), 1.0)
     assert limit.atol == pytest.approx(7e-5)
     assert "less PyTorch's own error" in limit.reason
 
@@ -351,8 +351,8 @@ def test_steps_of_a_quantized_output(integers: int, *, passes: bool) -> None:
     context = replace(context, reference=reference)
     expected = np.arange(-62, 190).astype(np.float32) * step
     shifted = (np.arange(2, 254) + integers - zero_point).astype(np.float32) * step
-    limit = compute_limit(OutputContext(context, 0, "cpu"), measure_scale(expected))
-    assert not is_limit_measured(OutputContext(context, 0, "cpu"))
+    limit = compute_limit(ComparedOutput(context, 0, "cpu"), measure_scale(expected))
+    assert not is_limit_measured(ComparedOutput(context, 0, "cpu"))
     assert "1 steps of 0.1" in limit.reason
     assert (compare_arrays(shifted, expected, limit, expected).problem == "") is passes
     between = expected + np.float32(1.01) * step

@@ -32,7 +32,7 @@ from exporter.records.record import (
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import MARK, render_gate, render_pages
 from exporter.report.report_files import render_exports
-from exporter.report.rows.gate_rows import GateContext, build_gate_rows
+from exporter.report.rows.gate_rows import GateFacts, build_gate_rows
 from tests.unit.factory import (
     make_artifact,
     make_manifest,
@@ -139,7 +139,7 @@ def hostile_project(text: str, model: str = "alexnet") -> tuple[Manifest, RunRec
 def rendered(text: str) -> dict[str, Page]:
     manifest, run = hostile_project(text)
     findings = compare_results(Baseline(), run, run.by_cell())
-    context = GateContext(manifest=manifest, records=run.by_cell())
+    context = GateFacts(manifest=manifest, records=run.by_cell())
     gate = render_gate(build_gate_rows(findings, context), manifest.project)
     pages = {**render_pages(manifest, run), "gate.md": gate}
     return {name: Page.of(page) for name, page in pages.items() if name.endswith(".md")}
@@ -374,7 +374,7 @@ def test_the_page_of_a_model_has_all_sections() -> None:
 def render_findings(*findings: GateFinding, templates: Path = Path("templates")) -> str:
     """Return the gate's page with a project's own templates."""
     project = MANIFEST.project.model_copy(update={"templates": str(templates)})
-    return render_gate(build_gate_rows(findings, GateContext(manifest=MANIFEST)), project)
+    return render_gate(build_gate_rows(findings, GateFacts(manifest=MANIFEST)), project)
 
 
 def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_models_with_initial_weights_are_marked() -> None:
     assert "opset 18, initial weights" in files["badges/drawn.svg"]
     assert "initial" not in files["badges/loaded.svg"]
     assert "2 models proved" in files["badge.svg"]
-    context = GateContext(manifest=manifest, records=run.by_cell())
+    context = GateFacts(manifest=manifest, records=run.by_cell())
     gate = render_gate(build_gate_rows((), context), manifest.project)
     assert "Not trained, with initial values as weights: `drawn`." in gate
     assert "May merge" in gate

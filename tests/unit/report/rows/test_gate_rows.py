@@ -21,7 +21,7 @@ from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source
 from exporter.report.pages.page_files import render_gate
 from exporter.report.rows.gate_rows import (
     FindingRow,
-    GateContext,
+    GateFacts,
     GateRows,
     build_finding_rows,
     build_gate_rows,
@@ -90,7 +90,7 @@ def gate(
         promised,
     )
     causes = dict.fromkeys(context.pop("edited", ()), EDITED)
-    facts = GateContext(
+    facts = GateFacts(
         manifest=manifest,
         promised=promised,
         records=run.by_cell(),
@@ -383,7 +383,7 @@ FRAMES = 'File "a/net.py", line 4, in forward\nFile "torch/nn/linear.py", line 9
 def explain(*records: Record, accepted: Baseline = ONE, accepted_in: str = IN) -> FindingRow:
     """Return the only row."""
     run = make_run(*records)
-    context = GateContext(manifest=BOTH, records=run.by_cell(), accepted_in=accepted_in)
+    context = GateFacts(manifest=BOTH, records=run.by_cell(), accepted_in=accepted_in)
     (row,) = build_finding_rows(compare_results(accepted, run, run.by_cell()), context)
     return row
 
