@@ -135,7 +135,9 @@ def _export_by_dynamo(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> None:
 
 
 def _write_file(job: PreparedJob, opset: int, exported: ExportedGraph) -> None:
-    output, tools, route = job.output, read_tool_versions(), exported.route
+    output = job.output
+    tools = read_tool_versions()
+    route = exported.route
     state = "" if route.state == "inference" else f" {route.state}"
     provenance = {
         "model": output.spec.id,
