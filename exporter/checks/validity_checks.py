@@ -12,6 +12,7 @@ from exporter.checks.comparison.custom_comparison import find_accepted_output
 from exporter.checks.comparison.tolerance import ComparedOutput, Limit, compute_limit, is_float
 from exporter.checks.protocol import CheckedFile, RuntimeCheck
 from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE, STATE_PREFIXES, UNSTABLE
+from exporter.core.text import pluralize
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
 from exporter.runtimes.session import list_items
@@ -26,12 +27,12 @@ def check_placement(_: CheckedFile, session: Session, *__: object) -> CheckResul
 
     ONNX Runtime runs a node on the CPU if another provider has no kernel for it. If no node runs on
     the requested provider, the result proves nothing about the device. If only some nodes do, the
-    others are counted and named, because shapes are computed on the CPU by design. A device with
-    `strict` allows no other provider. An ONNX backend cannot report single nodes; its own statement
-    is accepted and quoted.
+    others are counted and named. Nodes that compute shapes are on the CPU by design, and cost
+    nothing if nothing is copied. A device with `strict` allows no others. An ONNX backend cannot
+    report single nodes; its own statement is accepted and quoted.
 
     Returns:
-        A failure if no node runs there, or if not all nodes do and the device is strict.
+        A failure if no node runs there, or if others cost something and the device is strict.
         An inconclusive result if the runtime reports no placement.
     """
     placement = session.placement
@@ -55,23 +56,38 @@ def check_placement(_: CheckedFile, session: Session, *__: object) -> CheckResul
     if not elsewhere:
         return CheckResult(check="placement", status=Status.PASS, metrics=metrics)
     metrics |= {"elsewhere": elsewhere}
+    shapes = sum(placement.shapes.values())
     if elsewhere == total:
         status, problem = Status.FAIL, f"no node runs on {requested}"
-    else:
+    elif placement.copies is None:
         status = Status.FAIL if placement.strict else Status.PASS
         problem = f"{elsewhere} of {total} nodes do not run on {requested}"
-    message = f"{problem}: {_format_other_providers(placement)}"
+    else:
+        metrics |= {"shapes": shapes, "copies": placement.copies}
+        is_free = elsewhere == shapes and not placement.copies
+        status = Status.FAIL if placement.strict and not is_free else Status.PASS
+        problem = f"{elsewhere - shapes} of {total} nodes have no kernel on {requested}"
+        if elsewhere == shapes:
+            problem = f"each of {total} nodes has a kernel on {requested}"
+        problem += f" ({pluralize(placement.copies, 'copy', 'copies')})" if placement.copies else ""
+    suffix = f"{pluralize(shapes, 'node')} on the CPU for shapes" if shapes else ""
+    texts = (": ".join(filter(None, (problem, _format_other_providers(placement)))), suffix)
+    message = "; ".join(filter(None, texts))
     return CheckResult(check="placement", status=status, message=message, metrics=metrics)
 
 
 def _format_other_providers(placement: Placement) -> str:
+    """Return the nodes that do not run on the requested provider, without those for shapes."""
     parts = []
     for provider, counts in sorted(placement.nodes.items()):
-        if provider == placement.requested or not counts:
+        if provider == placement.requested:
             continue
-        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        names = ", ".join(f"{operator} {count}" for operator, count in ranked[:_MAX_OPERATORS])
-        parts.append(f"{provider} runs {names}{', …' if len(ranked) > _MAX_OPERATORS else ''}")
+        others = {name: count - placement.shapes.get(name, 0) for name, count in counts.items()}
+        ranked = sorted(others.items(), key=lambda item: (-item[1], item[0]))
+        texts = [f"{name} {count}" for name, count in ranked if count > 0]
+        more = ", …" if len(texts) > _MAX_OPERATORS else ""
+        if texts:
+            parts.append(f"{provider} runs {', '.join(texts[:_MAX_OPERATORS])}{more}")
     return "; ".join(parts)
 
 

@@ -71,6 +71,7 @@ _ALLOWED = frozenset(
 #: One thread per worker: workers share the cores, and sums are the same on every machine.
 #: No TF32 on NVIDIA GPUs in PyTorch and all runtimes: it adds an error of 1e-3.
 #: Fixed hashes, because exporters iterate over sets. No buffer, to keep all output of a crash.
+#: `torch.cuda.is_available()` asks NVML: after a question to the driver, no fork can use the GPU.
 #: ONNX Runtime would write a database in the home folder and send events to its maker.
 _FIXED = {
     "OMP_NUM_THREADS": "1",
@@ -80,6 +81,7 @@ _FIXED = {
     **NVIDIA_VARIABLES,
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "ORT_DISABLE_TELEMETRY": "1",
 }
 #: One locale and one time zone: C libraries and child processes read them, which no hook sees.

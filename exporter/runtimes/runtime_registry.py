@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
 import onnx
+from google.protobuf.message import DecodeError
 
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
 from exporter.core.text import join_lines, redact
@@ -29,6 +32,7 @@ from exporter.runtimes.drivers.driver import (
 )
 from exporter.runtimes.file_request import make_request
 from exporter.runtimes.load_failure import describe_load_failure
+from exporter.runtimes.node_transfers import count_transfers
 from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.session import (
     NO_KERNELS,
@@ -38,12 +42,15 @@ from exporter.runtimes.session import (
     OnnxValue,
     ProviderMissing,
     RunFailure,
+    RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
 )
 
 #: The devices other than the CPU that this process used itself.
 _ACCELERATORS: set[str] = set()
+#: Those that start in no process of this machine.
+_ABSENT: set[str] = set()
 _FAILURES = {
     "missing": ProviderMissing,
     "unavailable": RuntimeUnavailable,
@@ -63,6 +70,8 @@ class DriverSession:
         try:
             self._driver = _load(request, device)
             self._placement = self._driver.find_placement()
+            if self._placement and self._placement.others:
+                self._placement = _add_transfers(self._placement, request, device)
         except DriverFailure as failure:
             text = ""
             if device.row.has_releases and failure.kind == "load":
@@ -84,7 +93,9 @@ class DriverSession:
 
     @property
     def placement(self) -> Placement | None:
-        return self._placement and self._placement._replace(strict=self._strict, operators=None)
+        return self._placement and self._placement._replace(
+            strict=self._strict, operators=None, others=()
+        )
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         try:
@@ -114,9 +125,13 @@ class DriverSession:
 def _load(request: FileRequest, device: Device) -> Driver:
     environment = device.environment
     if environment is None:
-        if {*device.providers, _CPU} != {_CPU} or device.device not in ("", "CPU"):
-            _ACCELERATORS.add(device.name)
-        return load_file(request)
+        if {*device.providers, _CPU} == {_CPU} and device.device in ("", "CPU"):
+            return load_file(request)
+        _ACCELERATORS.add(device.name)
+        try:
+            return load_file(request)
+        except DriverFailure as failure:
+            return _load_in_new_process(request, device, failure)
     if not environment.interpreter:
         problem = environment.problem or (
             f"the environment {environment.name} is not created; run `exporter export`"
@@ -126,6 +141,42 @@ def _load(request: FileRequest, device: Device) -> Driver:
         problem = f"kernels in Python cannot be passed to the environment {environment.name}"
         raise DriverFailure("unavailable", problem)
     return RuntimeProcess(request, environment.interpreter, environment.name)
+
+
+def _add_transfers(placement: Placement, request: FileRequest, device: Device) -> Placement:
+    """Return the placement with what its nodes on the CPU cost, if the runtime shows it."""
+    with TemporaryDirectory() as folder:
+        optimized = Path(folder) / "optimized.onnx"
+        options = {**(request.session_options or {}), "optimized_model_filepath": str(optimized)}
+        try:
+            _load(request._replace(session_options=options), device)
+            model = onnx.load(str(optimized), load_external_data=False)
+        except (DriverFailure, RuntimeProcessEnd, OSError, DecodeError):
+            return placement  # a provider may compile its nodes, which no file can have
+    transfers = count_transfers(model, placement.others)
+    return placement._replace(shapes=transfers.shapes, copies=transfers.copies)
+
+
+# A driver works in no fork of a process that has asked it for its devices, as models do with
+# `torch.cuda.is_available()`. So a process that starts afresh decides whether the device is absent.
+def _load_in_new_process(request: FileRequest, device: Device, failure: DriverFailure) -> Driver:
+    """Load a file for which a device is unavailable in this process.
+
+    Raises:
+        DriverFailure: `load`, with the reason of the runtime, if the device refuses only this file;
+            the failure of this process if the device starts nowhere.
+    """
+    if failure.kind != "unavailable" or device.name in _ABSENT or request.operators:
+        raise failure
+    try:
+        return RuntimeProcess(request, sys.executable, device.name)
+    except RuntimeProcessEnd:
+        raise failure from None
+    except DriverFailure as other:
+        if other.kind == "load":
+            raise
+        _ABSENT.add(device.name)
+        raise failure from other
 
 
 def _format_failure(failure: DriverFailure, path: Path) -> str:

@@ -417,8 +417,8 @@ class DeviceKeys(Table):
     providers: Items[fields.Line] = ()
     """Execution providers of ONNX Runtime, first choice first."""
     strict: bool = False
-    """Every node has to run on the first provider. Without it some may run on other providers:
-    the report counts and lists them."""
+    """Every node has to run on the first provider, except those that compute shapes without a copy.
+    Without it some may run on other providers: the report counts and lists them."""
     module: fields.Line = Field(default="")
     """The ONNX backend, such as `"onnxruntime.backend"`: a module with `prepare`, or
     `"package.module:Class"`."""

@@ -67,6 +67,12 @@ class Placement(NamedTuple):
     """Whether a processor emulates the hardware of the provider."""
     strict: bool = False
     """Whether the device allows no other provider; a driver does not know it."""
+    others: Sequence[str] = ()
+    """The names of the nodes that the CPU runs beside the requested provider."""
+    shapes: Mapping[str, int] = {}
+    """The count of those that compute shapes, by operator; a driver does not know it."""
+    copies: int | None = None
+    """The copies between devices in a run; None if they are unknown."""
 
 
 class DriverFailure(Exception):

@@ -86,6 +86,7 @@ class OnnxRuntimeDriver(Driver):
         """Return the provider of each node, in subgraphs too, before any node is fused."""
         nodes: dict[str, Counter[str]] = {}
         operators: list[str] = []
+        others: list[str] = []
         is_cpu_only = self._session.get_providers() == [_CPU]
         try:
             parts = self._session.get_provider_graph_assignment_info()
@@ -98,10 +99,18 @@ class OnnxRuntimeDriver(Driver):
             assigned = part.get_nodes()
             nodes.setdefault(part.ep_name, Counter()).update(node.op_type for node in assigned)
             operators += [f"{node.domain}::{node.op_type}" for node in assigned]
+            others += [
+                getattr(node, "name", "")
+                for node in assigned
+                if part.ep_name == _CPU != self._requested
+            ]
         if is_cpu_only:
             nodes.setdefault(_CPU, Counter())  # a graph without nodes runs there as well
         counts = {name: dict(counter) for name, counter in nodes.items()}
-        return Placement(self._requested, counts, "", operators, _is_emulated(self._requested))
+        is_software = _is_emulated(self._requested)
+        return Placement(
+            self._requested, counts, "", operators, is_software=is_software, others=others
+        )
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         values = (*self._session.get_inputs(), *self._session.get_outputs())

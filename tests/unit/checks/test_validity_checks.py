@@ -122,6 +122,31 @@ def test_nodes_on_other_providers_are_counted_and_fail_if_the_device_is_strict(
     assert placement(tmp_path, nodes, strict=True).status is Status.FAIL
 
 
+@pytest.mark.parametrize(
+    ("operators", "copies", "status", "message"),
+    [
+        ({"Concat": 5}, 0, Status.PASS, "each of 14 nodes has a kernel on {cuda}; 5 nodes"),
+        ({"Concat": 4}, 0, Status.FAIL, "1 of 14 nodes have no kernel on {cuda}: {cpu} runs Con"),
+        ({"Concat": 5}, 2, Status.FAIL, "each of 14 nodes has a kernel on {cuda} (2 copies); 5"),
+        ({}, 1, Status.FAIL, "5 of 14 nodes have no kernel on {cuda} (1 copy): {cpu} runs Concat"),
+    ],
+)
+def test_strict_counts_nodes_that_cost_something(
+    operators: Mapping[str, int], copies: int, status: Status, message: str, tmp_path: Path
+) -> None:
+    for strict, expected in ((True, status), (False, Status.PASS)):
+        session = ConstantSession()
+        nodes = {CUDA: {"Conv": 9}, CPU: {"Concat": 5}}
+        session.placement = Placed(
+            requested=CUDA, nodes=nodes, strict=strict, shapes=operators, copies=copies
+        )
+        result = check_placement(make_subject(tmp_path), session, "cuda")
+        assert result.status is expected
+        assert result.message.startswith(message.format(cuda=CUDA, cpu=CPU))
+        assert result.metrics["shapes"] == sum(operators.values())
+        assert result.metrics["copies"] == copies
+
+
 def test_a_runtime_without_placement_is_inconclusive(tmp_path: Path) -> None:
     result = placement(tmp_path, None)
     assert result.status is Status.INCONCLUSIVE

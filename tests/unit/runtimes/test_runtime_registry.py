@@ -23,14 +23,16 @@ from exporter.runtimes import (
     RunFailure,
     RuntimeUnavailable,
     open_session,
+    runtime_registry,
 )
-from exporter.runtimes.drivers.driver import name_module
+from exporter.runtimes.drivers.driver import DriverFailure, name_module
 from exporter.runtimes.load_failure import describe_load_failure
 from exporter.runtimes.runtime_registry import DriverSession
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
 
+CPU = "CPUExecutionProvider"
 BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 OWN_DOMAIN = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
@@ -380,3 +382,56 @@ def test_a_node_inside_a_branch_is_found(tmp_path: Path) -> None:
     path = save(tmp_path, f"{HEAD} g ({ends}) => (double[1,1,3,3] y) {{y = If{branches}(c)}}")
     with pytest.raises(LoadFailure, match=r"no kernel for Conv in float64 .*node 'in'"):
         open_session(path, Device(name="cpu", runtime="onnxruntime"))
+
+
+#: A device whose driver works in no fork: here, its file runs on the CPU of a new process.
+FORKED = Device(name="gpu", runtime="onnxruntime", providers=(CPU,), device="GPU")
+
+
+def refuse_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the provider fail in this process, as after a question to its driver in its parent."""
+
+    def load_file(_: object) -> None:
+        raise DriverFailure("unavailable", "the GPU does not start", "initialization error")
+
+    monkeypatch.setattr(runtime_registry, "load_file", load_file)
+    monkeypatch.setattr(runtime_registry, "_ABSENT", set())
+    monkeypatch.setattr(runtime_registry, "_ACCELERATORS", set())
+
+
+def test_a_device_that_no_fork_can_use_runs_in_a_new_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_forks(monkeypatch)
+    session = open_session(save(tmp_path, TWO), FORKED)
+    outputs = session.run({"a": np.float32([10]), "b": np.float32([1])})
+    assert [float(each[0]) for each in outputs] == [9.0, 11.0]
+    with pytest.raises(RuntimeUnavailable, match="the GPU does not start"):
+        open_session(save(tmp_path, TWO), FORKED.model_copy(update={"device": "", "name": "cpu"}))
+
+
+def test_a_file_that_a_working_device_refuses_is_an_error_with_the_reason_of_the_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_forks(monkeypatch)
+    file = save(tmp_path, OWN_DOMAIN + "g (float[n] x) => (float[n] y) { y = own.Unknown(x) }")
+    with pytest.raises(LoadFailure, match="Unknown"):
+        open_session(file, FORKED)
+
+
+def test_a_device_that_starts_in_no_process_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_forks(monkeypatch)
+    starts: list[str] = []
+
+    def start(_: object, interpreter: str, environment: str) -> None:
+        starts.append(environment)
+        assert interpreter == sys.executable
+        raise DriverFailure("unavailable", "another reason")
+
+    monkeypatch.setattr(runtime_registry, "RuntimeProcess", start)
+    for _ in range(2):
+        with pytest.raises(RuntimeUnavailable, match="the GPU does not start"):
+            open_session(save(tmp_path, TWO), FORKED)
+    assert starts == ["gpu"]
