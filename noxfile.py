@@ -45,6 +45,12 @@ PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 #: Without campaigns, and with 25 random examples of a property in place of 100.
 QUICK = ("-m", "not campaign", "--hypothesis-profile", "quick")
 
+#: The tests that decide verdicts: Python and torch report to them what a model does.
+VERDICTS = (
+    *("tests/traps", "tests/features", "tests/worker"),
+    "tests/integration/test_without_linux.py",
+)
+
 #: pytest keeps the test files that it compiled: without them, a process starts 10 s later.
 KEEPS_FILES = {"PYTHONDONTWRITEBYTECODE": ""}
 
@@ -179,6 +185,13 @@ def everything(session: nox.Session) -> None:
     """Run all tests, campaigns, too; `-- -m "campaign or hypothesis"` runs what `tests` omits."""
     session.env.update(KEEPS_FILES)
     run_shared(session, "pytest", *PARALLEL, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def verdicts(session: nox.Session) -> None:
+    """Run the tests that decide verdicts, as CI does with the other versions of Python."""
+    session.env.update(KEEPS_FILES)
+    run_shared(session, "pytest", *PARALLEL, *QUICK, *VERDICTS, *session.posargs)
 
 
 @nox.session
