@@ -63,13 +63,15 @@ HARMLESS = {"signal.SIG_DFL", "signal.SIG_IGN", "lambda *_: None"}
 def risky_handlers(source: str) -> Iterator[str]:
     """Yield every timer, and every call that lets a signal run other code."""
     for node in ast.walk(ast.parse(source)):
-        text = ast.unparse(node)
+        is_risky = False
         if isinstance(node, ast.Attribute):
-            yield from [text] * (node.attr in {"setitimer", "alarm"})
+            is_risky = node.attr in {"setitimer", "alarm"}
         elif isinstance(node, ast.ImportFrom):
-            yield from [text] * (node.module == "signal")
+            is_risky = node.module == "signal"
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal":
-            yield from [text] * (ast.unparse(node.args[1]) not in HARMLESS)
+            is_risky = ast.unparse(node.args[1]) not in HARMLESS
+        if is_risky:
+            yield ast.unparse(node)
 
 
 def test_no_signal_raises_inside_of_other_code() -> None:

@@ -40,10 +40,8 @@ def resolve_cases(entry: EffectiveSettings, axes: Sequence[Axis]) -> tuple[Case,
             message = "`inputs_from` of this case creates all values; remove one of the two keys"
             entry.add_problem((*path, "values"), message)
         _check_axes(entry, path, case, input_axes)
-        if any(axis.rule for axis in axes):
-            find_problem = find_size_problem
-            if problem := find_problem(axes, {**examples, **case.axes}):
-                entry.add_problem((*path, "axes"), problem)
+        if problem := find_size_problem(axes, {**examples, **case.axes}):
+            entry.add_problem((*path, "axes"), problem)
         cases.append(
             Case(
                 name=case.name,

@@ -77,6 +77,18 @@ def test_a_changed_file_is_listed_with_its_operators() -> None:
     assert [each.change for each in comparison.changed_files] == [""]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "runtime"), [(9, 11, "1.15 -> 1.23"), (11, 9, ""), (10, 10, "")]
+)
+def test_a_file_that_needs_a_newer_runtime_is_named(before: int, after: int, runtime: str) -> None:
+    old, new = (
+        make_record(CELL, artifact=make_artifact("alexnet", 18, ir_version=version))
+        for version in (before, after)
+    )
+    (outcome,) = compare(old, new).outcomes
+    assert outcome.runtime == runtime
+
+
 def test_other_weights_are_another_file() -> None:
     file = make_artifact("alexnet", 18, external_data=("weights-1.data",))
     assert compare(PASS, make_record(CELL, artifact=file)).changed_files

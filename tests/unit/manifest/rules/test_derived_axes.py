@@ -208,6 +208,17 @@ def test_difference_relates_the_sizes_of_two_inputs(tmp_path: Path) -> None:
     assert not model.allows_sizes({"total": 3, "past": 3})
 
 
+def test_a_case_may_make_no_axis_too_small(tmp_path: Path) -> None:
+    keys = (
+        'axes.new = { difference = ["total", "past"] }\n'
+        'cases = [{ name = "a", axes = { total = 3, past = 3 } }]\n'
+    )
+    with pytest.raises(ExporterError) as caught:
+        _model(tmp_path, keys, output='["batch", "new"]')
+    problem = 'cases[0].axes: the axis "new" is 0 (total - past) with total=3, past=3, but takes'
+    assert problem in str(caught.value)
+
+
 def test_defaults_may_have_rules_of_other_models(tmp_path: Path) -> None:
     entry = (
         '[models.a]\nsource = "models/vision.py:AlexNet"\nopsets = 17\n'
