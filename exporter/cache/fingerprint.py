@@ -7,6 +7,7 @@ is unknown, the record is stale.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
@@ -166,7 +167,9 @@ TRANSIENT_STATUSES = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Sta
 
 def is_transient(record: Record) -> bool:
     """Return True if a retry with the same inputs may give another result."""
-    return record.status in TRANSIENT_STATUSES and not record.is_final
+    if record.status not in TRANSIENT_STATUSES or record.is_final:
+        return False
+    return not record.absent or any(map(os.path.lexists, record.absent))
 
 
 #: The end of a reason if a file changed during the export: its loaded version is unknown.

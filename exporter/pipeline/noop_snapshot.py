@@ -206,6 +206,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     sources = {each.file: each.state for record in records for each in record.sources}
     listings = {file: state for file, state in sources.items() if split_listing(file)}
     missing = {file for file, state in sources.items() if state == MISSING}
+    unplugged = {file for record in records for file in record.absent}
     stamps = {
         project.environments_folder / device.environment.definition.key / STAMP
         for device in project.devices
@@ -240,7 +241,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     absent = [*(paths - existing), *build.private_paths, build.shard_note]
     return NoopInputs(
         files=by_folder,
-        absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
+        absent=sorted((*(_make_relative(path, root) for path in absent), *missing, *unplugged)),
         trees=[
             project.manifests,
             *(_make_relative(path, root) for path in reports if path.is_dir()),

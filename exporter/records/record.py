@@ -365,6 +365,8 @@ class Record(ChecksummedModel):
     """Whether more sizes and values were tried than by default."""
     is_final: bool = False
     """Whether an unavailable cell stays so until another runtime is installed."""
+    absent: Items[str] = ()
+    """The files of the system without which its device is unavailable, as long as none exists."""
     proved_on: str = ""
     """The device that proved the promises of the file, if this one had the short proof only."""
     route: Route | None = None

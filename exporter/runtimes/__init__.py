@@ -14,6 +14,7 @@ from exporter.runtimes.drivers.driver import Placement
 from exporter.runtimes.runtime_process import start_runtime_processes
 from exporter.runtimes.runtime_registry import (
     import_driver,
+    list_absent_files,
     open_session,
 )
 from exporter.runtimes.session import (
@@ -38,6 +39,7 @@ __all__ = [
     "RuntimeUnavailable",
     "Session",
     "import_driver",
+    "list_absent_files",
     "open_session",
     "start_runtime_processes",
 ]

@@ -16,6 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
+from exporter.core.system import IS_LINUX
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
 from exporter.manifest.syntax.runtimes import RUNTIMES
@@ -182,6 +183,29 @@ def _load_in_new_process(request: FileRequest, device: Device, failure: DriverFa
 def _format_failure(failure: DriverFailure, path: Path) -> str:
     message = format_runtime_message(failure.message, path)
     return ": ".join(part for part in (failure.problem, message) if part)
+
+
+#: The files of the system of which one exists if its driver can find a device: of NVIDIA, also on
+#: Jetson; of AMD; of Intel. WSL has one for all.
+_WSL = "/dev/dxg"
+_NVIDIA, _AMD = ("/dev/nvidiactl", "/dev/nvmap", _WSL), ("/dev/kfd", _WSL)
+_DEVICE_FILES = {
+    **{f"{name}ExecutionProvider": _NVIDIA for name in ("CUDA", "Tensorrt", "NvTensorRTRTX")},
+    **{f"{name}ExecutionProvider": _AMD for name in ("ROCM", "MIGraphX")},
+    "openvino GPU": ("/dev/dri", _WSL),
+    "openvino NPU": ("/dev/accel", _WSL),
+}
+
+
+def list_absent_files(device: Device) -> tuple[str, ...]:
+    """Return the files of the system that a device needs one of, if none exists, else nothing.
+
+    A device with an environment or a library of its own may be unavailable for other reasons.
+    """
+    name = (*device.providers, f"{device.runtime} {device.device}")[0]
+    files = _DEVICE_FILES.get(name, ()) if IS_LINUX else ()
+    is_installed = device.environment is None and not device.provider_library
+    return files if is_installed and not any(map(os.path.lexists, files)) else ()
 
 
 OpenSession = Callable[[Path, Device, Kernels], Session]

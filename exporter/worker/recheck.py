@@ -152,6 +152,7 @@ def _update_records(
             "check": None,
             "message": result.message,
             "is_final": result.is_final,
+            "absent": result.absent,
             "detail": "",
             "lines": (),
             "blame": None,

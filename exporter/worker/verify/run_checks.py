@@ -30,6 +30,7 @@ from exporter.runtimes import (
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
+    list_absent_files,
     open_session,
 )
 
@@ -137,6 +138,7 @@ class FileProof:
             thorough=checked.spec.thorough,
             proved_on=run.proved_on,
             is_final=run.is_final,
+            absent=run.absent,
             checks=(*self.structure, *run.results),
             notes=tuple(run.notes),
             runtime=device.environment.runtime_versions if device.environment else "",
@@ -158,6 +160,7 @@ class _DeviceRun:
     notes: list[str]
     results: tuple[CheckResult, ...] = ()
     is_final: bool = False
+    absent: tuple[str, ...] = ()
 
     def prove(self) -> None:
         """Load the file, and run the checks if that succeeds."""
@@ -179,6 +182,7 @@ class _DeviceRun:
                 return open_session(self.checked.path, self.device, self.checked.kernels)
         except RuntimeUnavailable as error:
             self.is_final = self.verdict is None and isinstance(error, ProviderMissing)
+            self.absent = list_absent_files(self.device) if self.verdict is None else ()
             unavailable = CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
             self.verdict = self.verdict or unavailable
         except LoadFailure as error:

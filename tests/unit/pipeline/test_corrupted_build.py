@@ -270,6 +270,24 @@ def test_a_missing_provider_is_final(tmp_path: Path, is_final: bool) -> None:
     assert reasons == ["it has not been exported yet", again]
 
 
+def test_an_absent_device_is_asked_again_when_the_machine_has_its_files(tmp_path: Path) -> None:
+    of, file = manifest(tmp_path), tmp_path / "dev"
+
+    def lack_device(job: Job) -> JobResult:
+        result = worker(job)
+        update = {"status": Status.UNAVAILABLE, "absent": (str(file),)}
+        for cell in job.cells():
+            write(job, record(job, cell, content=CONTENT).model_copy(update=update))
+        return result
+
+    def find_reason() -> str:
+        return rebuild(of, lack_device).reasons.get("tiny/18/cpu", "")
+
+    assert [find_reason(), find_reason()] == ["it has not been exported yet", ""]
+    file.touch()
+    assert find_reason() == "its previous result was unavailable"
+
+
 def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     rebuild(of)

@@ -22,6 +22,7 @@ from exporter.runtimes import (
     ProviderMissing,
     RunFailure,
     RuntimeUnavailable,
+    list_absent_files,
     open_session,
     runtime_registry,
 )
@@ -408,6 +409,27 @@ def test_a_device_that_no_fork_can_use_runs_in_a_new_process(
     assert [float(each[0]) for each in outputs] == [9.0, 11.0]
     with pytest.raises(RuntimeUnavailable, match="the GPU does not start"):
         open_session(save(tmp_path, TWO), FORKED.model_copy(update={"device": "", "name": "cpu"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_known"),
+    [
+        ({"runtime": "onnxruntime", "providers": ("CUDAExecutionProvider", CPU)}, True),
+        ({"runtime": "openvino", "device": "GPU"}, True),
+        ({"runtime": "openvino", "device": "GPU.1"}, False),
+        ({"runtime": "onnxruntime", "providers": (CPU,)}, False),
+        ({"runtime": "reference"}, False),
+    ],
+)
+def test_the_absence_of_a_device_is_that_of_its_files(
+    settings: dict[str, Any], is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested = Device(name="x", **settings)
+    monkeypatch.setattr(runtime_registry, "IS_LINUX", True)
+    monkeypatch.setattr(os.path, "lexists", lambda _: False)
+    assert bool(list_absent_files(tested)) is is_known
+    monkeypatch.setattr(os.path, "lexists", lambda file: file == "/dev/dxg")
+    assert list_absent_files(tested) == ()
 
 
 def test_a_file_that_a_working_device_refuses_is_an_error_with_the_reason_of_the_runtime(
