@@ -87,11 +87,17 @@ def digest_blocks(source: bytes) -> dict[str, str]:
     return hashes | ({VERSION: _hash(values)} if values else {})
 
 
+def names_texts(source: bytes) -> bool:
+    """Return whether a source that has no blocks has a name of docstrings, lines or bytecode."""
+    words = re.findall(r"\w+", source.decode(errors="replace"))
+    return any(map(_TEXT_NAMES.search, words))
+
+
 def reads_version(path: str) -> bool:
     """Return True if a file has code that can read the version of a module."""
     try:
         text = ast.unparse(ast.parse(_read(Path(path)))) if path.endswith(".py") else ""
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     return _READ.search(_UNREAD.sub("", text)) is not None
 
@@ -122,7 +128,7 @@ def read_current_blocks(path: Path, before: str, text: str) -> str:
     """Return the current state of the blocks in a state; `text` is the hash of the file."""
     try:
         current = {**digest_blocks(_read(path)), TEXT: text}
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return text
     return format_blocks({name: current.get(name, "") for name in read_blocks(before)})
 

@@ -185,7 +185,9 @@ def find_plugins(group: str) -> dict[str, EntryPoint]:
 def load_plugin(entry_point: EntryPoint) -> object:
     try:
         return entry_point.load()
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise  # a plugin may call `sys.exit`
         distribution = entry_point.dist.name if entry_point.dist else "unknown"
         raise PluginError(
             f"plugin {entry_point.name} ({distribution}): cannot import {entry_point.value}: "

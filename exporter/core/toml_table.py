@@ -46,6 +46,13 @@ def read_toml_table(path: Path) -> TomlTable:
         if error.errno == errno.EFBIG:
             return TomlTable(problem="is larger than 1 MiB; a manifest must be smaller")
         return TomlTable(problem=f"cannot be read: {error.strerror or error}")
+    return read_toml_text(content)
+
+
+def read_toml_text(content: bytes | str) -> TomlTable:
+    """Parse the content of a TOML file; report a problem as a value."""
+    if isinstance(content, str):
+        content = content.encode()
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -455,5 +455,7 @@ class Store(ResultCache):
         name = name_entry(entry.record)
         self._files.write(name, serialize_entry(entry))
         self._growth += 1
-        for file in list_entries(self._files, name.rpartition("/")[0])[MAX_VARIANTS:]:
+        others = list_entries(self._files, name.rpartition("/")[0])
+        others = [file for file in others if file.name != name]
+        for file in others[MAX_VARIANTS - 1 :]:
             self._files.remove(file.name)

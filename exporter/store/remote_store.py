@@ -107,7 +107,9 @@ class Requests:
             except Exception as error:  # noqa: BLE001 - clients of stores have no common base class
                 self._failures += 1
                 self.errors.append(_describe_error(error))
-                if self._failures >= _MAX_FAILURES:
+                # A second request to a server that hangs would wait as long.
+                is_hung = isinstance(getattr(error, "reason", error), TimeoutError)
+                if is_hung or self._failures >= _MAX_FAILURES:
                     self.problem = self.problem or self.errors[-1]
                 future.set_exception(error)
             else:

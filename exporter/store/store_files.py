@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +34,10 @@ from exporter.store.store_entry import (
 ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")
 #: Entries of one lookup key that are read. Each edit of a source adds one.
 MAX_VARIANTS = 32
+#: Files of one lookup key that are opened.
+_MAX_FILES = 1024
+#: Seconds by which the clock of another machine may be ahead.
+_CLOCK_ERROR = 3600.0
 #: How often a rename is retried if another process removes the folder.
 _MAX_ATTEMPTS = 20
 #: Options of a connection. By default, botocore waits a minute for each response and retries a
@@ -48,6 +52,8 @@ _UPLOAD_OPTIONS = {
     "s3": {"chunksize": 1 << 23, "max_concurrency": 1},
     "gs": {"chunksize": 1 << 23},
 }
+#: Bytes of a web server that are copied at once.
+_CHUNK = 1 << 20
 #: Seconds that a web server may take for a response.
 _WEB_TIMEOUT = 20.0
 #: Servers format listings in many ways. All contain the names of entries, which are long.
@@ -111,8 +117,11 @@ class LocalFiles:
         except OSError:
             raise DamagedEntry("damaged") from None
 
-    def fetch(self, name: str, target: Path) -> None:
-        """Create `target` with the content of a file."""
+    def fetch(self, name: str, target: Path, size: int) -> None:
+        """Create `target` with the content of a file of this size."""
+        if not self.has(name, size):
+            self.locate(name).lstat()
+            raise DamagedEntry("damaged")
         copy_file(self.locate(name), target)
 
     def write(self, name: str, content: bytes | Path) -> None:
@@ -208,8 +217,10 @@ class RemoteFiles:
         content: bytes = self._files.cat_file(f"{self._root}/{name}")
         return content
 
-    def fetch(self, name: str, target: Path) -> None:
-        """Create `target` with the content of a file."""
+    def fetch(self, name: str, target: Path, size: int) -> None:
+        """Create `target` with the content of a file of this size."""
+        if self._files.info(f"{self._root}/{name}")["size"] != size:
+            raise DamagedEntry("damaged")
         self._files.get_file(f"{self._root}/{name}", str(target))
 
     def write(self, name: str, content: bytes | Path) -> None:
@@ -262,10 +273,16 @@ class WebFiles(RemoteFiles):
             content: bytes = reader.read(CELL_LIMIT)
         return content
 
-    def fetch(self, name: str, target: Path) -> None:
-        """Create `target` with the content of a file."""
+    def fetch(self, name: str, target: Path, size: int) -> None:
+        """Create `target` with the content of a file of this size.
+
+        A server may send any number of bytes: at most one more is read.
+        """
         with self._open(name) as reader, target.open("xb") as writer:
-            shutil.copyfileobj(reader, writer)
+            remaining = size + 1
+            while remaining and (chunk := reader.read(min(remaining, _CHUNK))):
+                remaining -= len(chunk)
+                writer.write(chunk)
 
     def _open(self, name: str) -> Any:
         from urllib.error import HTTPError
@@ -292,22 +309,30 @@ def open_files(url: str) -> Files:
 
 
 def list_entries(files: Files, folder: str) -> list[StoreFile]:
-    """Return the entries in the folder of a lookup key, the newest first."""
+    """Return the entries in the folder of a lookup key, the newest first.
+
+    Those of a machine whose clock is ahead are the last.
+    """
     entries = [file for file in files.list_files(folder) if ENTRY.fullmatch(file.name)]
-    return sorted(entries, key=lambda file: file.changed, reverse=True)
+    latest = time.time() + _CLOCK_ERROR
+    return sorted(entries, key=lambda file: (file.changed <= latest, file.changed), reverse=True)
 
 
 def read_entries(
     files: Files, folder: str, key: SigningKey | None = None
 ) -> Iterator[StoreEntry | DamagedEntry]:
     """Yield the entries of a lookup key, or why one cannot be used; the newest is the first."""
-    for file in list_entries(files, folder)[:MAX_VARIANTS]:
+    count = 0
+    for file in list_entries(files, folder)[:_MAX_FILES]:
+        if count == MAX_VARIANTS:  # damaged ones hide no others
+            return
         try:
             if file.size > CELL_LIMIT:
                 raise DamagedEntry("damaged")
             entry = parse_entry(files.read(file.name), key)
             if name_entry(entry.record) != file.name:
                 raise DamagedEntry("of another cell")
+            count += 1
             yield entry.model_copy(update={"changed": file.changed})
         except FileNotFoundError:  # evicted since the listing
             continue
@@ -332,7 +357,7 @@ def fetch_verified(files: Files, file: StoredFile, target: Path) -> None:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        files.fetch(file.blob, target)
+        files.fetch(file.blob, target, file.size)
         # Only this process knows the new name: the file cannot change after the hash.
         if hash_source(target) != file.sha256:
             raise DamagedEntry("damaged")

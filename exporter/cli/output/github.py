@@ -7,6 +7,7 @@ passes `escape_ci_commands`.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,8 +85,15 @@ def format_problems(problems: Iterable[Problem], title: str) -> str:
 def append_to_step_summary(page: str) -> None:
     """Append the page to GitHub's summary of the step, if this is a GitHub job."""
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(shorten_page(page, _SUMMARY_LIMIT))
+        path = Path(summary)
+        try:
+            if path.exists() and not path.is_file():  # a pipe would wait for a reader
+                raise OSError(errno.EINVAL, "is not a regular file")
+            text = page.encode(errors="replace").decode()  # a path may have any bytes
+            with path.open("a", encoding="utf-8") as file:
+                file.write(shorten_page(text, _SUMMARY_LIMIT))
+        except OSError as error:  # it is only a display
+            print_error(f"warning: GITHUB_STEP_SUMMARY: cannot be written: {error.strerror}")
 
 
 def format_commands(

@@ -143,9 +143,11 @@ def _write_entries(
                 codes.append(_compare(observation, project, existing, flags))
                 continue
             if flags.get("check"):
-                name = os.path.relpath(observation.class_file, root)
+                file, problem = observation.class_file, observation.problem
+                name = f"{os.path.relpath(file, root)}:" if file else ""
                 text = "has no entry; run `exporter record` without --check"
-                print_line(f"{name}:{observation.label}: {text}")
+                text = f"its export is not described: {problem}" if problem else text
+                print_line(f"{name}{observation.label}: {text}")
                 codes.append(ExitCode.RED)
                 continue
             with stage_entry(observation, project) as (entry, contracts):

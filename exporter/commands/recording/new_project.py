@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import tomlkit
-import tomlkit.exceptions
-
 from exporter.commands.recording.file_changes import FileChange, read_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import find_origin, format_requirement
-from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
+from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table, read_toml_text
 from exporter.report.pages.templates import render_script
 
 #: PyTorch for the CPU; PyPI has the build for CUDA, which is several GB larger.
@@ -45,7 +42,7 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
         ExporterError: MANIFEST if pyproject.toml is invalid, ENVIRONMENT if a file is unreadable.
     """
     settings = _add_settings(root)
-    table = tomlkit.parse(settings.text).unwrap()
+    table = read_toml_text(settings.text).table
     folder = (find_settings(table)[0] or {}).get("manifests", "manifests")
     is_package = "project" in table
     changes, notes = [settings], []
@@ -112,13 +109,9 @@ def _add_settings(root: Path) -> FileChange:
         return FileChange(path=path, text=before, before=before)
     tool = content.table.get("tool", {})
     text = f"{before.rstrip()}\n\n{_SETTINGS}".lstrip()
-    try:
-        is_extended = tomlkit.parse(text).unwrap() == {
-            **content.table, "tool": {**tool, **tomlkit.parse(_SETTINGS).unwrap()["tool"]},
-        }  # fmt: skip
-    except tomlkit.exceptions.TOMLKitError:
-        is_extended = False
-    if not is_extended:  # `tool = { ... }` accepts no header
+    added = read_toml_text(_SETTINGS).table["tool"]
+    extended = {**content.table, "tool": {**tool, **added}}
+    if read_toml_text(text).table != extended:  # `tool = { ... }` accepts no header
         message = (
             f"{SETTINGS_FILE}: [tool.exporter] cannot be appended; write `tool` as [tool.NAME]"
         )
@@ -130,7 +123,7 @@ def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
     """Return the text of noxfile.py with a session, and why there is none."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return text, f"is not valid Python: {error}; no session is added"
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     if "onnx" in names:

@@ -350,7 +350,8 @@ def find_builders(
     return [
         spec
         for spec in models
-        if _find_class(spec, root) == (observation.class_file, observation.class_name)
+        if observation.class_file
+        and _find_class(spec, root) == (observation.class_file, observation.class_name)
     ]
 
 

@@ -87,9 +87,12 @@ def _refer(construction: Construction, root: Path, folder: Path) -> str:
 def runs_code(script: Path) -> bool:
     """Return whether an import of a script would export, because no guard prevents it."""
     try:
-        tree = parse_python(read_regular_file(script, TEXT_LIMIT, may_be_link=True))
+        return _exports(parse_python(read_regular_file(script, TEXT_LIMIT, may_be_link=True)))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return True
+
+
+def _exports(tree: ast.Module) -> bool:
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -100,7 +100,7 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
             is_other = is_definition and names.isdisjoint({name, "*"}) and name != "*"
             if is_other or _has_no_effect(statement):
                 continue
-            codes[f"{file.relative_to(root)}: {ast.dump(statement)}"] = None
+            codes[f"{file.relative_to(root)}: {_dump(statement, file)}"] = None
             pending += _list_uses(statement, file, search)
     return hashlib.sha256("\n".join(sorted(codes)).encode()).hexdigest() if codes else ""
 
@@ -123,13 +123,27 @@ def _list_uses(statement: ast.stmt, file: Path, search: _Search) -> Iterator[tup
                         yield inner, "*"
 
 
+def _dump(statement: ast.stmt, file: Path) -> str:
+    try:
+        return ast.dump(statement)
+    except RecursionError:  # an expression of 1,500 terms: the text of its file is compared
+        return repr(_read(file))
+
+
 def _has_no_effect(statement: ast.stmt) -> bool:
     """Return whether an import of the module ignores it: a docstring, or code of a script."""
     match statement:
         case ast.Expr(value=ast.Constant()):
             return True
-        case ast.If(test=test, orelse=[]):
-            return ast.unparse(test) == "__name__ == '__main__'"
+        case ast.If(
+            test=ast.Compare(
+                left=ast.Name(id="__name__"),
+                ops=[ast.Eq()],
+                comparators=[ast.Constant(value="__main__")],
+            ),
+            orelse=[],
+        ):
+            return True
     return False
 
 
@@ -219,7 +233,13 @@ class _Search:
 
     def _find_module(self, file: Path, node: ast.expr) -> Path | None:
         """Return the file of an imported module, such as `nn` or `torch.nn`."""
-        text = ast.unparse(node)
+        names = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        text = ".".join((node.id, *reversed(names)))
         for statement in _list_statements(self.parse(file).body):
             match statement:
                 case ast.Import(names=aliases):

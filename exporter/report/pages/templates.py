@@ -112,11 +112,13 @@ def _render(environment: jinja2.Environment, name: str, values: dict[str, object
 
     try:
         return environment.get_template(name + _SUFFIX).render(values)
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
+    except Exception as error:
         location = _find_location(error, name + _SUFFIX)
         if location is None:
             raise
+        is_known = isinstance(error, jinja2.TemplateError | TypeError | ValueError)
         message = getattr(error, "message", None) or str(error)
+        message = message if is_known else f"{type(error).__name__}: {message}"
         problem = Problem(message=f"the template cannot be rendered: {message}", location=location)
         raise ExporterError(ExitCode.MANIFEST, [problem]) from error
 

@@ -17,7 +17,13 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from exporter.cache.code_blocks import TEXT_MARK, VERSION, digest_blocks, list_blocks
+from exporter.cache.code_blocks import (
+    TEXT_MARK,
+    VERSION,
+    digest_blocks,
+    list_blocks,
+    names_texts,
+)
 from exporter.core.import_object import LISTENERS
 
 #: The place and first value of a counter in code objects of Python 3.11. The first run changes it.
@@ -99,7 +105,14 @@ class ExecutedCode:
         is_all = self._shared[0] or "numba" in sys.modules
         numbers = {id(block): number for number, block in enumerate(self.blocks, 1)}
         for path, source, code in self._modules:
-            hashes, blocks = digest_blocks(source), dict(list_blocks(code))
+            blocks = dict(list_blocks(code))
+            try:
+                hashes = digest_blocks(source)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                # Python runs what its parser in Python cannot print: an expression of 1,500 terms.
+                if names_texts(source):
+                    return {}
+                hashes = {}
             if hashes.keys() - {VERSION} != blocks.keys():
                 texts.add(path)
             states.setdefault(path, {}).update(

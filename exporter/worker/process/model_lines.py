@@ -141,7 +141,8 @@ def _list_loop_variables(frame: FrameType, line: int) -> Iterator[str]:
     try:
         lines, first = inspect.getsourcelines(frame.f_code)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError, TypeError):  # generated code has no source
+    except (OSError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+        # Generated code has no source.
         return
     # The source of a module starts at line 0, and that of a function at its first line.
     inside = line - max(first, 1) + 1

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.code_blocks import TEXT_MARK, digest_blocks, format_blocks, reads_version
+from exporter.cache.code_blocks import (
+    TEXT_MARK,
+    digest_blocks,
+    format_blocks,
+    list_blocks,
+    read_current_blocks,
+    reads_version,
+)
 from exporter.cache.states import read_source_state
+from exporter.worker.dependencies.executed_code import ExecutedCode
 
 SOURCE = '''
 """Models."""
@@ -158,3 +166,33 @@ def test_a_state_has_the_recorded_blocks_only(tmp_path: Path) -> None:
     assert len(read_source_state(path, state)) == 64
     path.unlink()
     assert read_source_state(path, state) == "missing"
+
+
+#: Python that Python runs, and that `ast` or `repr` cannot process.
+LONG = ["x = " + " + ".join(["1.5"] * 1500 + ["y"]), "x = " + "9" * 4300, "x = 0x" + "f" * 5000]
+
+
+@pytest.mark.parametrize("line", LONG)
+def test_a_long_expression_counts_as_text(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(f"y = 1\n{line}\n")
+    code = compile(path.read_bytes(), str(path), "exec")
+    executed = ExecutedCode()
+    executed._modules.append((str(path), path.read_bytes(), code))
+    executed.blocks += [block for _, block in list_blocks(code)]
+    executed.add_all()
+    states = executed.list_blocks()
+    assert states.keys() <= {str(path)}
+    state = format_blocks(states.get(str(path), {"": "0" * 16}))
+    read_current_blocks(path, state, "text")
+    reads_version(str(path))
+
+
+def test_a_module_without_blocks_that_reads_lines_makes_all_texts_count(tmp_path: Path) -> None:
+    executed = ExecutedCode()
+    for name, text in (("a.py", "x = 1"), ("b.py", f"{LONG[0]}\nframe.f_lineno")):
+        code = compile(text, name, "exec")
+        executed._modules.append((name, text.encode(), code))
+        executed.blocks += [block for _, block in list_blocks(code)]
+    executed.add_all()
+    assert not executed.list_blocks()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.core.import_object import PluginError, load_plugin
 from tests.integration.project import ROOT, run_python
 
 LOAD = """
@@ -72,3 +73,15 @@ def test_no_bytecode_is_left_in_the_project(tmp_path: Path) -> None:
     write_source(tmp_path, 1)
     assert load(tmp_path, "net.py:forward") == "(1, 1)"
     assert list(tmp_path.rglob("*.pyc")) == []
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), ImportError("no")])
+def test_a_plugin_that_ends_the_process_is_an_error(error: BaseException) -> None:
+    class Plugin:
+        name, value, dist = "own", "own:command", None
+
+        def load(self) -> object:
+            raise error
+
+    with pytest.raises(PluginError, match=rf"cannot import own:command: {type(error).__name__}"):
+        load_plugin(Plugin())  # type: ignore[arg-type]

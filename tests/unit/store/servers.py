@@ -55,9 +55,9 @@ class FaultyFiles(RemoteFiles):
         self._check("read")
         return self._server.read(name)
 
-    def fetch(self, name: str, target: Path) -> None:
+    def fetch(self, name: str, target: Path, size: int) -> None:
         self._check("read")
-        self._server.fetch(name, target)
+        self._server.fetch(name, target, size)
 
     def has(self, name: str, size: int) -> bool:
         self._check("write")

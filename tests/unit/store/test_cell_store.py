@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -345,3 +346,30 @@ def test_parallel_writes_reads_and_evictions(tmp_path: Path) -> None:
         thread.join()
     assert not failures
     assert len(taken) > 10
+
+
+def spread(folder: Path, count: int, changed: float, *, damaged: bool) -> None:
+    """Add entries of other inputs to the only lookup key, with a time."""
+    (template,) = (folder / "store/entries").rglob("*.json")
+    for number in range(count):
+        path = template.with_name(f"{number:032x}.json")
+        if damaged:
+            path.write_text("damaged")
+        else:
+            built = make_cell(folder / "n", sources=(Source(file="n.py", state=f"{number:064}"),))
+            make_store(folder).put([built], JobFolder(folder / "n"))
+            path = folder / "store" / name_entry(built)
+        os.utime(path, (changed, changed))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_entries_of_a_wrong_clock_and_damaged_ones_hide_no_valid_entry(
+    tmp_path: Path, store: Store, record: Record, damaged: bool
+) -> None:
+    week = time.time() + (100 if damaged else 7 * 24 * 3600)
+    spread(tmp_path, MAX_VARIANTS - 1 + damaged, week, damaged=damaged)
+    assert find(store, record, lambda each: each.sources == record.sources) == "found"
+    # Nor does a writer remove what it has written.
+    written = make_cell(tmp_path / "m", sources=(Source(file="m.py", state="5" * 64),))
+    assert store.put([written], JobFolder(tmp_path / "m")) == ""
+    assert find(store, written, lambda each: each.sources == written.sources) == "found"

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import URLError
 
 import fsspec
 import pytest
 
+from exporter.cache.states import hash_source
 from exporter.jobs import JobFolder
 from exporter.records.record import Record
-from exporter.store import Store, StoreEntry
-from exporter.store.remote_store import RemoteStore
+from exporter.store import Store, StoreEntry, store_files
+from exporter.store.remote_store import RemoteStore, Requests
 from exporter.store.store_entry import SigningKey, name_entry
 from exporter.store.store_files import Files, RemoteFiles, open_files
 from tests.unit.store.cells import PARTS, everything, make_cell
@@ -374,3 +376,34 @@ def test_the_access_to_a_web_server(tmp_path: Path, web: str) -> None:
     assert open_mirror(web).test_access() == "HTTP status 404"
     (tmp_path / "server").mkdir()
     assert open_mirror(web).test_access() == ""
+
+
+def test_a_server_cannot_fill_the_disk(
+    tmp_path: Path, folder: Files, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    for blob in (tmp_path / "server/blobs").rglob("*"):
+        if blob.is_file():
+            with blob.open("ab") as file:
+                file.truncate(1 << 24)
+    sizes: list[int] = []
+
+    def hash_and_measure(path: Path) -> str:
+        sizes.append(path.stat().st_size)
+        return hash_source(path)
+
+    monkeypatch.setattr(store_files, "hash_source", hash_and_measure)
+    for remote in (open_mirror(web), make_remote(folder)):
+        assert restore(tmp_path, remote, record) == {}
+        assert "ignored" in " ".join(remote.take_notes())
+    assert max(sizes, default=0) < 1 << 16
+
+
+def test_a_server_that_hangs_costs_one_time_limit() -> None:
+    requests = Requests(60.0)
+
+    def hang_once(_: object) -> None:
+        raise URLError(TimeoutError("timed out"))
+
+    requests.wait([requests.submit(hang_once, 1)])
+    assert "timed out" in requests.problem

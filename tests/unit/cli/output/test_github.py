@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
-from exporter.cli.output.github import Annotation, format_commands, shorten_page
-from exporter.core.errors import Location
+import pytest
+
+from exporter.cli.entry_point import run
+from exporter.cli.output.github import (
+    Annotation,
+    append_to_step_summary,
+    format_commands,
+    shorten_page,
+)
+from exporter.core.errors import ExitCode, Location
 
 ROOT = Path("/work/checkout/project")
 WORKSPACE = Path("/work/checkout")
@@ -59,3 +68,28 @@ def test_a_page_is_cut_at_a_line_by_bytes() -> None:
     assert page.startswith(first + "\n")
     count = int(rest.split()[0])
     assert first.count("\n") + 1 + count == 1000
+
+
+@pytest.mark.parametrize("kind", ["folder", "missing", "pipe", "file"])
+def test_a_summary_that_cannot_be_written_changes_no_exit_code(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    path = tmp_path / "summary"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "missing":
+        path = tmp_path / "no/summary"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/net.toml").write_text("format = ")
+    code = run(["check", "--root", str(tmp_path)])
+    assert code == ExitCode.MANIFEST
+    output = capsys.readouterr().err
+    assert ("GITHUB_STEP_SUMMARY: cannot be written" in output) is (kind != "file")
+    append_to_step_summary("\udcff")

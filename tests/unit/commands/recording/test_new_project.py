@@ -154,3 +154,13 @@ def test_a_pyproject_with_other_line_ends_stays_readable(tmp_path: Path) -> None
     content = tomli.loads((tmp_path / "pyproject.toml").read_bytes().decode())
     assert content["project"] == {"name": "x"}
     assert content["tool"]["exporter"]["manifests"] == "manifests"
+
+
+@pytest.mark.parametrize("depth", [300, 100_000])
+def test_nested_brackets_are_no_bug(tmp_path: Path, depth: int) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"a = {'[' * depth}{']' * depth}\n")
+    if depth == 300:
+        prepare_project(tmp_path, github=False, pre_commit=False)
+        return
+    with pytest.raises(ExporterError, match="is not valid TOML: it is nested too deeply"):
+        prepare_project(tmp_path, github=False, pre_commit=False)

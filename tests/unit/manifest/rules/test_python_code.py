@@ -212,3 +212,14 @@ def test_the_code_of_a_function_contains_the_code_that_it_uses(
     first = hash_files(tmp_path / "one", _FILES)
     assert first == hash_files(tmp_path / "two", _FILES)
     assert (first != hash_files(tmp_path / "three", changed)) is counts
+
+
+def test_the_code_of_a_long_expression_has_a_hash(tmp_path: Path) -> None:
+    path = tmp_path / "nets/inputs.py"
+    path.parent.mkdir()
+    terms = " + ".join(["1.5"] * 1500)
+    before = f"def fill():\n    return {terms}\n\nif {terms} > 3:\n    fill.a.b()\n"
+    path.write_text(before)
+    code = hash_code(tmp_path, path, "fill", tmp_path / "elsewhere")
+    path.write_text(before.replace("1.5", "2.5", 1))
+    assert len({"", code, hash_code(tmp_path, path, "fill", tmp_path / "elsewhere")}) == 3
