@@ -109,9 +109,9 @@ def export(
     # Report. The tables of a part would lack the results of all other cells.
     inputs, has_tables = None, options.selection.is_everything or not results.missing
     if options.shard:
-        build = BuildFolder.from_project(project).path
+        build_path = BuildFolder.from_project(project).path
         complete_plan = make_plan(manifest, options.selection)
-        write_shard_note(build, options.shard, complete_plan)
+        write_shard_note(build_path, options.shard, complete_plan)
     elif not options.build and has_tables:
         for warning in write_reports(manifest, results.run):
             observer.on_note(warning)
@@ -161,7 +161,9 @@ def run_plan(
         folder.require_written((*(each.cell for each in decisions.to_run), *decisions.hits))
         models = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
         # Before stale records are replaced by those of the store.
-        costs = estimate_costs({model: stored.get_model(model).by_cell for model in models})
+        costs = estimate_costs(
+            {model_id: stored.get_model(model_id).by_cell for model_id in models}
+        )
         store = options.store if decisions.to_run or decisions.hits else None
         if store and decisions.hits:
             decisions = store.get(decisions, plan, stored, validator)

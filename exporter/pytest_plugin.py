@@ -131,13 +131,13 @@ def _export(items: list[CellItem]) -> dict[CellId, Record | str]:
 
     project = items[0].manifest.project
     cells = [item.cell for item in items]
-    build = BuildFolder.from_project(project).path
-    build.mkdir(parents=True, exist_ok=True)
+    build_path = BuildFolder.from_project(project).path
+    build_path.mkdir(parents=True, exist_ok=True)
     # The build folder without reports, because a test must not change committed files.
-    options = ExportOptions(selection=Selection(patterns=tuple(map(str, cells))), build=build)
+    options = ExportOptions(selection=Selection(patterns=tuple(map(str, cells))), build=build_path)
     starter = make_starter(os.environ, project.environment)
     try:
-        with FileLock(build / ".pytest.lock"), closing(starter):
+        with FileLock(build_path / ".pytest.lock"), closing(starter):
             result = export(Path(project.root), options, QuietProgress(), starter, os.environ)
     except ExporterError as error:
         return dict.fromkeys(cells, str(error))

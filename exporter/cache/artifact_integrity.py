@@ -50,9 +50,9 @@ class _FileStamps(FrozenModel):
 class ArtifactVerifier:
     """Compares the files of a build folder with records. Each file is read once."""
 
-    def __init__(self, build: Path) -> None:
-        self._build = build
-        self._path = build / "stamps.json"
+    def __init__(self, build_path: Path) -> None:
+        self._build = build_path
+        self._path = build_path / "stamps.json"
         # Without stamps, every file is hashed again.
         stamps = _FileStamps.find(self._path, PROJECT_LIMIT) or _FileStamps()
         self._stored = stamps.files

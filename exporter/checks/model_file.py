@@ -55,12 +55,12 @@ def measure_artifact(path: Path, model_id: str) -> Artifact:
     Raises:
         UnreadableModel: if the file is missing or is not an ONNX file.
     """
-    model = read_model(path)
-    names = list_external_files(model)
+    proto = read_model(path)
+    names = list_external_files(proto)
     external = [path.parent / name for name in names]
-    imports = {normalize_domain(item.domain): item.version for item in model.opset_import}
+    imports = {normalize_domain(item.domain): item.version for item in proto.opset_import}
     operators: Counter[str] = Counter()
-    for node in iter_nodes(model):
+    for node in iter_nodes(proto):
         domain = normalize_domain(node.domain)
         operators[f"{domain}::{node.op_type}" if domain else node.op_type] += 1
     return Artifact(
@@ -68,12 +68,12 @@ def measure_artifact(path: Path, model_id: str) -> Artifact:
         sha256=hash_file(path),
         bytes=path.stat().st_size + sum(file.stat().st_size for file in external if file.is_file()),
         external_data=names,
-        ir_version=model.ir_version,
+        ir_version=proto.ir_version,
         opset_imports=dict(sorted(imports.items())),
         nodes=operators.total(),
         parameters=sum(
             math.prod(tensor.dims)
-            for tensor in iter_initializers(model)
+            for tensor in iter_initializers(proto)
             if tensor.data_type in _FLOATS
         ),
         operators=dict(sorted(operators.items())),
@@ -86,25 +86,25 @@ _PACKED = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}
 _MAX_INSIDE = 1 << 11
 
 
-def list_external_files(model: ModelProto) -> tuple[str, ...]:
+def list_external_files(proto: ModelProto) -> tuple[str, ...]:
     """Return the sorted locations of external data, each once."""
-    tensors = (tensor for tensor in iter_tensors(model) if _is_external(tensor))
+    tensors = (tensor for tensor in iter_tensors(proto) if _is_external(tensor))
     return tuple(sorted({_read_entries(tensor).get("location", "") for tensor in tensors}))
 
 
-def rename_external_files(model: ModelProto, names: Mapping[str, str]) -> None:
+def rename_external_files(proto: ModelProto, names: Mapping[str, str]) -> None:
     """Replace each location of external data by its new name."""
-    for tensor in iter_tensors(model):
+    for tensor in iter_tensors(proto):
         if _is_external(tensor):
             for entry in tensor.external_data:
                 if entry.key == "location":
                     entry.value = names[entry.value]
 
 
-def find_external_data_problems(model: ModelProto, folder: Path) -> Iterator[str]:
+def find_external_data_problems(proto: ModelProto, folder: Path) -> Iterator[str]:
     """Yield the problems of external data; a problem of a file appears once."""
     file_problems: dict[str, str] = {}
-    for tensor in iter_tensors(model):
+    for tensor in iter_tensors(proto):
         if not _is_external(tensor):
             continue
         location = _read_entries(tensor).get("location", "")
@@ -118,16 +118,16 @@ def find_external_data_problems(model: ModelProto, folder: Path) -> Iterator[str
                 yield f"tensor '{tensor.name}' {problem}"
 
 
-def find_misplaced_weights(model: ModelProto, option: object) -> Iterator[str]:
+def find_misplaced_weights(proto: ModelProto, option: object) -> Iterator[str]:
     """Yield a problem if weights are not where the option `external_data` requires.
 
     `option`: True, False, or None if the exporter decides.
     """
-    outside = [tensor.name for tensor in model.graph.initializer if _is_external(tensor)]
+    outside = [tensor.name for tensor in proto.graph.initializer if _is_external(tensor)]
     if option is False and outside:
         yield f"external_data = false, but {len(outside)} tensors are external: {outside[0]}"
     if option is True and not outside:
-        sizes = (tensor.ByteSize() for tensor in model.graph.initializer)
+        sizes = (tensor.ByteSize() for tensor in proto.graph.initializer)
         if inside := sum(size > _MAX_INSIDE for size in sizes):
             yield f"external_data = true, but {inside} large tensors are inside the file"
 

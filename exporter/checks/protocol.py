@@ -303,9 +303,9 @@ class RuntimeCheck:
     applies: Callable[[CheckedFile], bool] = lambda _: True
     """Whether the contract has the promise; otherwise there is no result."""
 
-    def __call__(self, checked: CheckedFile, session: Session, device: str) -> CheckResult:
+    def __call__(self, checked: CheckedFile, session: Session, device_name: str) -> CheckResult:
         """Compare the outputs of the session on a device with one promise of the contract."""
-        return self.compare(checked, session, device)
+        return self.compare(checked, session, device_name)
 
 
 @dataclass(frozen=True, slots=True)

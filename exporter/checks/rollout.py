@@ -30,7 +30,7 @@ def list_loops(reference: Reference) -> list[list[Sample]]:
 
 
 @partial(RuntimeCheck, "rollout", applies=lambda checked: checked.spec.rollout is not None)
-def check_rollout(checked: CheckedFile, session: Session, device: str) -> CheckResult:
+def check_rollout(checked: CheckedFile, session: Session, device_name: str) -> CheckResult:
     """Compare the outputs and the greedy tokens of each step; stop at the first difference."""
     samples = checked.reference.rollout
     try:
@@ -41,7 +41,7 @@ def check_rollout(checked: CheckedFile, session: Session, device: str) -> CheckR
         return _report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
     if not steps:
         return _report(Status.ERROR, "PyTorch's steps are missing; export the model again")
-    run = _Rollout(checked, device)
+    run = _Rollout(checked, device_name)
     for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
         following = steps[number + 1] if number + 1 < len(steps) else None
         if problem := run.compare_step(session, sample, data, following):

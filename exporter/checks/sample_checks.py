@@ -44,12 +44,12 @@ def _report_missing(check: str, names: Sequence[str]) -> CheckResult:
 
 
 @partial(RuntimeCheck, "parity")
-def check_parity(checked: CheckedFile, session: Session, device: str) -> CheckResult:
+def check_parity(checked: CheckedFile, session: Session, device_name: str) -> CheckResult:
     """Compare the outputs for the declared inputs with PyTorch's."""
     samples = select_samples("parity", checked)
     if not samples:
         return _report_missing("parity", ["the declared inputs"])
-    return compare_samples("parity", samples, checked, session, device)
+    return compare_samples("parity", samples, checked, session, device_name)
 
 
 def _list_input_axes(checked: CheckedFile) -> list[Axis]:
@@ -57,10 +57,10 @@ def _list_input_axes(checked: CheckedFile) -> list[Axis]:
 
 
 @partial(RuntimeCheck, "axes", applies=lambda checked: bool(_list_input_axes(checked)))
-def check_axes(checked: CheckedFile, session: Session, device: str) -> CheckResult:
+def check_axes(checked: CheckedFile, session: Session, device_name: str) -> CheckResult:
     """Compare the outputs for other sizes; report the tested ranges, or axes without another."""
     samples = select_samples("axes", checked)
-    result = compare_samples("axes", samples, checked, session, device)
+    result = compare_samples("axes", samples, checked, session, device_name)
     if result.status is not Status.PASS:
         return result
     untested, ranges = [], []
@@ -85,36 +85,38 @@ def check_axes(checked: CheckedFile, session: Session, device: str) -> CheckResu
 
 
 @partial(RuntimeCheck, "cases", applies=lambda checked: bool(checked.spec.cases))
-def check_cases(checked: CheckedFile, session: Session, device: str) -> CheckResult:
+def check_cases(checked: CheckedFile, session: Session, device_name: str) -> CheckResult:
     """Compare the outputs for the other input sets of the manifest with PyTorch's."""
     samples = select_samples("cases", checked)
     names = {sample.name for sample in samples}
     if missing := [case.name for case in checked.spec.cases if case.name not in names]:
         return _report_missing("cases", missing)
-    return compare_samples("cases", samples, checked, session, device)
+    return compare_samples("cases", samples, checked, session, device_name)
 
 
 @partial(RuntimeCheck, "values", applies=lambda checked: bool(select_samples("values", checked)))
-def check_values(checked: CheckedFile, session: Session, device: str) -> CheckResult:
+def check_values(checked: CheckedFile, session: Session, device_name: str) -> CheckResult:
     """Compare the outputs for other values of one input with PyTorch's.
 
     A trace stores the number of turns of a loop, the chosen branch and every number that was read
     from a tensor. Such a file passes with the declared values.
     """
     samples = select_samples("values", checked)
-    return compare_samples("values", samples, checked, session, device)
+    return compare_samples("values", samples, checked, session, device_name)
 
 
 NOTE_PREFIX = "fully masked rows: "
 
 
-def describe_masked_samples(checked: CheckedFile, session: Session, device: str) -> tuple[str, ...]:
+def describe_masked_samples(
+    checked: CheckedFile, session: Session, device_name: str
+) -> tuple[str, ...]:
     """Return a note for each input without allowed elements on which the file differs."""
     samples = [each for each in checked.reference.samples if each.kind == "masked"]
     names = [
         sample.changed_input
         for sample in samples
-        if compare_samples("masked", [sample], checked, session, device).status is Status.FAIL
+        if compare_samples("masked", [sample], checked, session, device_name).status is Status.FAIL
     ]
     return tuple(
         f"{NOTE_PREFIX}PyTorch and the file differ if '{name}' allows no element of a row, because "
@@ -214,9 +216,9 @@ def _read_copies(checked: CheckedFile) -> Iterator[_TableCopy]:
         return
 
 
-def _find_lookup_tables(model: ModelProto) -> Iterator[TensorProto]:
+def _find_lookup_tables(proto: ModelProto) -> Iterator[TensorProto]:
     """Yield stored tensors from which a node selects rows by an index that is not stored."""
-    graph = model.graph
+    graph = proto.graph
     fixed = {tensor.name for tensor in graph.initializer}
     fixed |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
     names = {

@@ -37,22 +37,22 @@ _MAX_LENGTH = 300
 
 
 @partial(StructureCheck, "wellformed")
-def check_wellformed(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
+def check_wellformed(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     """Run the full checker on the path, strict shape inference and the data checks.
 
     The files still load after they were copied to another folder: every location is the name of a
     complete file inside the folder, and not a link. Every file is in fact loaded from another
     folder. The checks run in the private folder of the job, which is renamed when they are done.
     """
-    data_problems = tuple(find_external_data_problems(model, checked.path.parent))
+    data_problems = tuple(find_external_data_problems(proto, checked.path.parent))
     if data_problems:
         yield from data_problems  # the checker would report the same again
         return
-    yield from find_misplaced_weights(model, checked.spec.options.get("external_data"))
+    yield from find_misplaced_weights(proto, checked.spec.options.get("external_data"))
     try:
         # With the path, a model over protobuf's 2 GB passes too. Includes strict inference.
         onnx.checker.check_model(str(checked.path), full_check=True)
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
@@ -70,11 +70,11 @@ Operators = Mapping[str, tuple[str, ...]]
 _ONNX = frozenset({"ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
 
 
-def find_foreign_operators(model: ModelProto) -> Operators:
+def find_foreign_operators(proto: ModelProto) -> Operators:
     """Return operators that neither ONNX nor a function of the file defines."""
-    functions = index_functions(model)
+    functions = index_functions(proto)
     operators: dict[str, set[str]] = {}
-    for node in iter_nodes(model):
+    for node in iter_nodes(proto):
         key = get_operator_key(node)
         domain = key[0]
         if domain and domain not in _ONNX and key not in functions:
@@ -112,7 +112,7 @@ _TYPE_NUMBER_VERSIONS = {
 
 
 @partial(StructureCheck, "opset")
-def check_opset(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
+def check_opset(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     """Compare `opset_import` and `ir_version` of the file with the contract.
 
     PyTorch's dynamo exporter may write opset 18 if opset 13 is requested, and only log it. So the
@@ -121,36 +121,36 @@ def check_opset(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     of onnx.proto.
     """
     expected = checked.opset
-    versions = {item.version for item in model.opset_import if not normalize_domain(item.domain)}
+    versions = {item.version for item in proto.opset_import if not normalize_domain(item.domain)}
     if not versions:
         yield f"the file imports no opset of ONNX, expected {expected}"
     elif versions != {expected}:
         actual = " and ".join(map(str, sorted(versions)))
         cause = f": {'; '.join(checked.notes)}" if checked.notes else ""
         yield f"the file has opset {actual}, expected {expected}{cause}"
-    for function in model.functions:
+    for function in proto.functions:
         for item in function.opset_import:
             if not normalize_domain(item.domain) and item.version != expected:
                 name = f"{function.domain}::{function.name}"
                 yield f"the function {name} has opset {item.version}, expected {expected}"
-    yield from _find_domain_problems(checked, model)
+    yield from _find_domain_problems(checked, proto)
     limit = checked.spec.ir_version
-    if limit is not None and model.ir_version > limit:
-        yield f"the file has IR version {model.ir_version}, the manifest allows up to {limit}"
-    yield from _find_consumer_problems(checked, model)
-    needed, content = find_minimum_ir_version(model)
-    if model.ir_version < needed:
-        yield f"the file declares IR version {model.ir_version}, but {content} need {needed}"
+    if limit is not None and proto.ir_version > limit:
+        yield f"the file has IR version {proto.ir_version}, the manifest allows up to {limit}"
+    yield from _find_consumer_problems(checked, proto)
+    needed, content = find_minimum_ir_version(proto)
+    if proto.ir_version < needed:
+        yield f"the file declares IR version {proto.ir_version}, but {content} need {needed}"
 
 
-def _find_consumer_problems(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
+def _find_consumer_problems(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     """Yield a problem if a promised release of ONNX Runtime does not load the file."""
     promised = find_lowest_release(checked.spec.consumers)
     limits = find_limits(promised) if promised else None
     if promised is None or limits is None:
         return
-    opsets = (item.version for item in model.opset_import if not normalize_domain(item.domain))
-    opset, version = max(opsets, default=0), model.ir_version
+    opsets = (item.version for item in proto.opset_import if not normalize_domain(item.domain))
+    opset, version = max(opsets, default=0), proto.ir_version
     first = find_first_release(opset, version)
     if first is not None and first <= promised:
         return
@@ -158,7 +158,7 @@ def _find_consumer_problems(checked: CheckedFile, model: ModelProto) -> Iterator
     since = f"from {format_release(first)} on" if first else "in no known release"
     if opset > limits.opset:
         fix = f"{name} loads opset {limits.opset} at most; remove opset {opset}"
-    elif find_minimum_ir_version(model)[0] > limits.ir_version:
+    elif find_minimum_ir_version(proto)[0] > limits.ir_version:
         fix = f"{name} loads IR version {limits.ir_version} at most, and the file needs a later one"
     else:
         fix = f"set ir_version = {limits.ir_version}"
@@ -169,12 +169,12 @@ def _find_consumer_problems(checked: CheckedFile, model: ModelProto) -> Iterator
     )
 
 
-def _find_domain_problems(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
+def _find_domain_problems(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     """Yield domains that the manifest does not name, or names with another version."""
     declared = list_declared_domains(checked.spec)
-    for domain, names in find_foreign_operators(model).items():
+    for domain, names in find_foreign_operators(proto).items():
         if domain not in declared:
-            version = next((i.version for i in model.opset_import if i.domain == domain), 1)
+            version = next((i.version for i in proto.opset_import if i.domain == domain), 1)
             option = f"options.custom_opsets = {{ {format_key((domain,))} = {version} }}"
             yield (
                 f"the file uses the domain '{domain}' ({join_names(names)}), which the manifest "
@@ -182,8 +182,8 @@ def _find_domain_problems(checked: CheckedFile, model: ModelProto) -> Iterator[s
             )
     option_value = checked.spec.options.get("custom_opsets")
     versions: Mapping[str, object] = option_value if isinstance(option_value, Mapping) else {}
-    importers = [("the file", model.opset_import)]
-    importers += [(f"the function {f.domain}::{f.name}", f.opset_import) for f in model.functions]
+    importers = [("the file", proto.opset_import)]
+    importers += [(f"the function {f.domain}::{f.name}", f.opset_import) for f in proto.functions]
     for importer, imports in importers:
         for item in imports:
             expected = versions.get(item.domain, item.version)
@@ -191,36 +191,36 @@ def _find_domain_problems(checked: CheckedFile, model: ModelProto) -> Iterator[s
                 yield f"{importer} has version {item.version} of {item.domain}, expected {expected}"
 
 
-def find_minimum_ir_version(model: ModelProto) -> tuple[int, str]:
+def find_minimum_ir_version(proto: ModelProto) -> tuple[int, str]:
     """Return the lowest IR version that supports the file's content, and that content."""
-    return max(_list_requirements(model), default=(3, "opset imports"))
+    return max(_list_requirements(proto), default=(3, "opset imports"))
 
 
-def _list_requirements(model: ModelProto) -> Iterator[tuple[int, str]]:
-    inputs = {item.name for item in model.graph.input}
-    if any(item.name not in inputs for item in model.graph.initializer):
+def _list_requirements(proto: ModelProto) -> Iterator[tuple[int, str]]:
+    inputs = {item.name for item in proto.graph.input}
+    if any(item.name not in inputs for item in proto.graph.initializer):
         yield 4, "initializers that are not listed as inputs"
-    if any(graph.quantization_annotation for graph in iter_model_graphs(model)):
+    if any(graph.quantization_annotation for graph in iter_model_graphs(proto)):
         yield 5, "quantization annotations"
-    if any(graph.sparse_initializer for graph in iter_model_graphs(model)):
+    if any(graph.sparse_initializer for graph in iter_model_graphs(proto)):
         yield 6, "sparse initializers"
-    if model.training_info:
+    if proto.training_info:
         yield 7, "training information"
-    if model.functions:
+    if proto.functions:
         yield 8, "model-local functions"
-    for function in model.functions:
+    for function in proto.functions:
         if function.attribute_proto:
             yield 9, "default values of a function's attributes"
         if getattr(function, "overload", ""):
             yield 10, "overloads of a function"
-    if any(getattr(node, "device_configurations", ()) for node in iter_nodes(model)):
+    if any(getattr(node, "device_configurations", ()) for node in iter_nodes(proto)):
         yield 11, "device configurations"
-    yield from _list_type_requirements(model)
+    yield from _list_type_requirements(proto)
 
 
-def _list_type_requirements(model: ModelProto) -> Iterator[tuple[int, str]]:
-    numbers = {tensor.data_type for tensor in iter_tensors(model)}
-    for graph in iter_model_graphs(model):
+def _list_type_requirements(proto: ModelProto) -> Iterator[tuple[int, str]]:
+    numbers = {tensor.data_type for tensor in iter_tensors(proto)}
+    for graph in iter_model_graphs(proto):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for kind in _iter_types(value.type):
                 numbers.add(kind.tensor_type.elem_type)
@@ -247,13 +247,13 @@ _IR_WITHOUT_LISTED_INITIALIZERS = 4
 
 
 @partial(StructureCheck, "signature")
-def check_signature(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
+def check_signature(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     """Compare every input and output of the graph with the contract.
 
     Names, order, dtypes, sizes and axis names of inputs and outputs are compared. The message names
     all differences. An input without effect on any output is a difference too.
     """
-    spec, graph = checked.spec, model.graph
+    spec, graph = checked.spec, proto.graph
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}
     declared = {item.name for item in spec.inputs}
@@ -268,19 +268,19 @@ def check_signature(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
     is_requested = spec.options.get("keep_initializers_as_inputs") is True
     if is_requested and not others and graph.initializer:
         yield "the initializers are not listed as inputs"
-    if others and not is_requested and model.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
+    if others and not is_requested and proto.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
         yield f"{len(others)} initializers are listed as inputs: {join_names(others)}"
     outputs = (item.name for item in graph.output)
-    needed = find_needed_names(graph.node, outputs, index_functions(model))
+    needed = find_needed_names(graph.node, outputs, index_functions(proto))
     for item in inputs:
         if item.name in declared and item.name not in needed:
             yield f"the graph ignores input '{item.name}'"
     yield from _compare_values("output", list(graph.output), spec.outputs)
     if checked.reference.weights or spec.weights_are_inputs:
         checks = weight_checks
-        yield from checks.find_weight_name_problems(checked, model)
+        yield from checks.find_weight_name_problems(checked, proto)
         if spec.weights_are_inputs:
-            yield from checks.find_weight_input_problems(model, weights, declared, needed)
+            yield from checks.find_weight_input_problems(proto, weights, declared, needed)
 
 
 def _compare_values(

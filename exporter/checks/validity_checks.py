@@ -140,7 +140,7 @@ class _OutputPower:
 
 
 @partial(RuntimeCheck, "power")
-def check_power(checked: CheckedFile, _: Session, device: str) -> CheckResult:
+def check_power(checked: CheckedFile, _: Session, device_name: str) -> CheckResult:
     """Return an inconclusive result if a wrong file would have passed.
 
     A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of
@@ -155,7 +155,7 @@ def check_power(checked: CheckedFile, _: Session, device: str) -> CheckResult:
     PyTorch's outputs for other inputs. If it accepts them, it proves nothing.
     """
     count = len(checked.spec.outputs)
-    outputs = [_measure_output(checked, index, device) for index in range(count)]
+    outputs = [_measure_output(checked, index, device_name) for index in range(count)]
     # A constant of zeros is compared, too, if another output shows that the inputs matter.
     others = [each for each in outputs if each.spread != 0 or not each.is_zero]
     problems = [output.problem for output in others or outputs if output.problem]
@@ -180,8 +180,8 @@ def check_power(checked: CheckedFile, _: Session, device: str) -> CheckResult:
     return CheckResult(check="power", status=status, message=message, metrics=metrics)
 
 
-def _measure_output(checked: CheckedFile, index: int, device: str) -> _OutputPower:
-    measured = ComparedOutput(checked, index, device)
+def _measure_output(checked: CheckedFile, index: int, device_name: str) -> _OutputPower:
+    measured = ComparedOutput(checked, index, device_name)
     output, spread = measured.output, checked.reference.output_spread[index]
     name, subject = output.name, f"output '{output.name}'"
     if output.compare is not None and not output.compare.rows:

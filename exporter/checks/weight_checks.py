@@ -19,10 +19,10 @@ _FIX = (
 )
 
 
-def find_weight_name_problems(checked: CheckedFile, model: ModelProto) -> Iterator[str]:
+def find_weight_name_problems(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     """Yield the problems of named weights; nothing if the manifest names no weight."""
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    inputs = {item.name for item in model.graph.input}
+    stored = {tensor.name: tensor for tensor in proto.graph.initializer}
+    inputs = {item.name for item in proto.graph.input}
     are_inputs = checked.spec.options.get("export_params") is False
     digests: dict[str, str] = {}
     for weight in checked.reference.weights:
@@ -54,7 +54,7 @@ def _hash_values(checked: CheckedFile, tensor: TensorProto) -> str:
 
 
 def find_weight_input_problems(
-    model: ModelProto, weights: Sequence[Weight], declared: Collection[str], needed: Collection[str]
+    proto: ModelProto, weights: Sequence[Weight], declared: Collection[str], needed: Collection[str]
 ) -> Iterator[str]:
     """Yield the differences between the undeclared inputs and the weights.
 
@@ -62,9 +62,9 @@ def find_weight_input_problems(
     `needed`: Every name that the outputs depend on.
     """
     weights_by_name = {weight.name: weight for weight in weights if weight.name not in declared}
-    names = [item.name for item in model.graph.input]
+    names = [item.name for item in proto.graph.input]
     inputs = [name for name in names if name in weights_by_name]
-    stored = [tensor.name for tensor in model.graph.initializer if tensor.name in weights_by_name]
+    stored = [tensor.name for tensor in proto.graph.initializer if tensor.name in weights_by_name]
     if stored:
         yield f"{_count_weights(stored)} stored in the file: {join_names(stored)}"
     missing = []
@@ -80,7 +80,7 @@ def find_weight_input_problems(
         yield f"weights have another order than in the state_dict: {join_names(inputs)}"
     elif any(name in declared for name in names[len(names) - len(inputs) :]):
         yield "weights come before declared inputs"
-    for item in model.graph.input:
+    for item in proto.graph.input:
         if item.name in weights_by_name:
             yield from _compare_weight(item, weights_by_name[item.name])
             if item.name not in needed:

@@ -13,7 +13,7 @@ from exporter.runtimes.session import Array
 
 
 def read_weight_inputs(
-    path: Path, folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
+    path: Path, job_folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
 ) -> Mapping[str, Array]:
     """Return the values of the weights that are inputs of a file."""
     try:
@@ -22,7 +22,7 @@ def read_weight_inputs(
         return {}
     names = {item.name for item in inputs} - set(declared)
     return {
-        weight.name: numpy_helper.to_array(load_tensor(folder.weight(index)))
+        weight.name: numpy_helper.to_array(load_tensor(job_folder.weight(index)))
         for index, weight in enumerate(weights)
         if weight.name in names
     }

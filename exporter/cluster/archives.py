@@ -208,15 +208,15 @@ def read_targets(root: Path, paths: Iterable[Path]) -> dict[str, str]:
     }
 
 
-def list_results(folder: JobFolder) -> Iterator[Path]:
+def list_results(job_folder: JobFolder) -> Iterator[Path]:
     """Yield the regular files of a job. Links, pipes and files that are too large are omitted."""
-    if folder.path.is_symlink() or not folder.path.is_dir():
+    if job_folder.path.is_symlink() or not job_folder.path.is_dir():
         return
-    make_accessible(folder.path)
-    for parent, _, names in os.walk(folder.path):
+    make_accessible(job_folder.path)
+    for parent, _, names in os.walk(job_folder.path):
         for path in (Path(parent, name) for name in sorted(names)):
             state = path.lstat()
-            if stat.S_ISREG(state.st_mode) and state.st_size <= _find_limit(folder, path):
+            if stat.S_ISREG(state.st_mode) and state.st_size <= _find_limit(job_folder, path):
                 yield path
 
 
@@ -278,12 +278,12 @@ def _read_parts(file: BinaryIO) -> Iterator[bytes]:
         offset += len(part)
 
 
-def _find_limit(folder: JobFolder, path: Path) -> int:
+def _find_limit(job_folder: JobFolder, path: Path) -> int:
     """Return the largest size of a file, as the readers of the client accept it."""
-    if path == folder.job:  # the client has its own
+    if path == job_folder.job:  # the client has its own
         return -1
-    if path.parent == folder.records or path == folder.announcement:
+    if path.parent == job_folder.records or path == job_folder.announcement:
         return CELL_LIMIT
-    if path in (folder.reference, folder.contract):
+    if path in (job_folder.reference, job_folder.contract):
         return PROJECT_LIMIT
-    return shutil.disk_usage(folder.path).total
+    return shutil.disk_usage(job_folder.path).total

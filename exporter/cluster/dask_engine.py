@@ -106,9 +106,11 @@ class DaskEngine:
         """
         connection = self._open()
         try:
-            build = BuildFolder.from_project(self._project).path.resolve()
-            with tempfile.TemporaryFile(dir=build) as file:
-                client_facts, archive = _pack_project(self._project, build, self._environment, file)
+            build_path = BuildFolder.from_project(self._project).path.resolve()
+            with tempfile.TemporaryFile(dir=build_path) as file:
+                client_facts, archive = _pack_project(
+                    self._project, build_path, self._environment, file
+                )
                 run = _ClusterRun(connection, client_facts, archive, events, self._on_note)
                 yield from run.run(tasks)
         finally:
@@ -125,10 +127,10 @@ class DaskEngine:
 
 
 def _pack_project(
-    project: Project, build: Path, environment: Mapping[str, str], file: BinaryIO
+    project: Project, build_path: Path, environment: Mapping[str, str], file: BinaryIO
 ) -> tuple[ClientFacts, Archive]:
     root = Path(project.root).resolve()
-    skipped = [build, root / project.build]  # output, which no model reads
+    skipped = [build_path, root / project.build]  # output, which no model reads
     if project.store not in ("", NO_STORE) and not is_remote(project.store):
         skipped.append((root / Path(project.store).expanduser()).resolve())
     paths = list(list_project(root, skipped))
@@ -138,7 +140,9 @@ def _pack_project(
         run=f"exporter-{uuid.uuid4().hex[:12]}",
         root=str(root),
         name=root.name or "project",
-        build=build.relative_to(root).as_posix() if build.is_relative_to(root) else str(build),
+        build=build_path.relative_to(root).as_posix()
+        if build_path.is_relative_to(root)
+        else str(build_path),
         targets=read_targets(root, paths),
         tools=read_tool_parts(),
         search_path=read_search_path(root, python_path),
@@ -487,8 +491,8 @@ class _ClusterRun:
         elif attempt and received.reply and received.folder:
             self._handle_reply(received.key, attempt, received.reply, received.folder)
         elif attempt:
-            model = attempt.task.job.spec.id
-            self._on_note(f"{received.host}: the reply for {model} is lost: {received.problem}")
+            model_id = attempt.task.job.spec.id
+            self._on_note(f"{received.host}: the reply for {model_id} is lost: {received.problem}")
             attempt.lose_host()
             attempt.avoided.add(received.host)
             self._retry(received.key, attempt)

@@ -248,11 +248,11 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     if differences := (*find_differences(client_facts, root, variables), *problems):
         return host.refuse(*differences)
     is_outside = Path(client_facts.build).is_absolute()
-    build = root.parent / "build" if is_outside else root / client_facts.build
-    parent = build / Path(job.folder).parent.name
+    build_path = root.parent / "build" if is_outside else root / client_facts.build
+    parent = build_path / Path(job.folder).parent.name
     parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=f"{job.spec.id}-", dir=parent)
-    job = job.model_copy(update={"root": str(root), "build": str(build), "folder": folder})
+    job = job.model_copy(update={"root": str(root), "build": str(build_path), "folder": folder})
     host.report(None)
     events = _HostEvents(host.report)
     shared = _get_starter(variables)
@@ -373,17 +373,17 @@ def _get_starter(variables: Mapping[str, str]) -> _SharedStarter:
         return _STARTERS[key]
 
 
-def _make_reply(host: Host, folder: JobFolder, result: JobResult) -> bytes:
+def _make_reply(host: Host, job_folder: JobFolder, result: JobResult) -> bytes:
     """Pack the files of a job, remove its folder and return the reply."""
     descriptor, name = tempfile.mkstemp(prefix="results-", dir=host.scratch)
     with os.fdopen(descriptor, "w+b") as file:
-        archive = Archive.pack(file, folder.path, list_results(folder))
+        archive = Archive.pack(file, job_folder.path, list_results(job_folder))
         first_part = next((content for _, content in archive.read_parts()), b"")
     is_complete = len(first_part) == archive.size
     if is_complete:
         discard(name)
     with suppress(OSError, ExporterError):
-        remove_folder(folder.path)
+        remove_folder(job_folder.path)
     return HostReply(
         host=host.address,
         exit_kind=result.exit_kind,

@@ -42,13 +42,13 @@ class Setting(FrozenModel):
 
 
 def explain_cell(
-    entry: EffectiveSettings, spec: ModelSpec, opset: int, device: str
+    entry: EffectiveSettings, spec: ModelSpec, opset: int, device_name: str
 ) -> Iterator[Setting]:
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(entry.settings.overrides)
         if (table.opset is None or opset in table.opset)
-        and DeviceName(device).matches(table.device)
+        and DeviceName(device_name).matches(table.device)
     ]
     for key in Settings.model_fields:
         if key == "overrides":
@@ -79,12 +79,12 @@ def _explain_devices(entry: EffectiveSettings, spec: ModelSpec, row: Setting) ->
 def _explain_key(entry: EffectiveSettings, key: str, overrides: _Overrides) -> Setting | None:
     """Return the row of a key, or None if the key has no value."""
     winner: KeyPath = (key,)
-    for path, table in overrides:
+    for key_path, table in overrides:
         if key == "capture" and table.exporter is not None:
             # An exporter in an override resets the capture to its own default.
-            winner = (*path, "exporter")
+            winner = (*key_path, "exporter")
         if key in table.model_fields_set:
-            winner = (*path, key)
+            winner = (*key_path, key)
     if winner[-1] == "exporter" and key == "capture":
         origin = _find_origin(entry, winner)
         return Setting(key=key, value="the exporter's default", origin=origin)
@@ -102,31 +102,33 @@ def _explain_items(entry: EffectiveSettings, key: str, overrides: _Overrides) ->
     """Yield a row for each item of a table that is merged key by key."""
     length = 3 if key == "axes" else 2
     paths: dict[KeyPath, KeyPath] = {
-        path: path for path in entry.origins if path[0] == key and len(path) == length
+        key_path: key_path
+        for key_path in entry.origins
+        if key_path[0] == key and len(key_path) == length
     }
     if key == "options":
-        for path, table in overrides:
-            paths |= {(key, item): (*path, key, item) for item in table.options.list_explicit()}
-    names = list(dict.fromkeys(path[1] for path in paths))  # all keys of an axis in a row
-    for item_key, path in sorted(paths.items(), key=lambda item: names.index(item[0][1])):
-        yield _build_row(entry, item_key, path)
+        for key_path, table in overrides:
+            paths |= {(key, item): (*key_path, key, item) for item in table.options.list_explicit()}
+    names = list(dict.fromkeys(key_path[1] for key_path in paths))  # all keys of an axis in a row
+    for item_key, key_path in sorted(paths.items(), key=lambda item: names.index(item[0][1])):
+        yield _build_row(entry, item_key, key_path)
 
 
-def _build_row(entry: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting:
+def _build_row(entry: EffectiveSettings, key: KeyPath, key_path: KeyPath) -> Setting:
     """Return the row of a key with the value at `path` of the model."""
-    layer = entry.find_layer(path)
+    layer = entry.find_layer(key_path)
     value: Any = layer.file.table
-    for step in (*layer.path, *path):
+    for step in (*layer.path, *key_path):
         value = value[step] if not isinstance(value, dict) or step in value else None
     if value is None:
-        value = getattr(layer.table, str(path[0]))
-    origin = _find_origin(entry, path)
+        value = getattr(layer.table, str(key_path[0]))
+    origin = _find_origin(entry, key_path)
     return Setting(key=format_key(key), value=format_toml_value(value), origin=origin)
 
 
-def _find_origin(entry: EffectiveSettings, path: KeyPath) -> str:
-    layer = entry.find_layer(path)
-    return str(layer.file.build_problem((*layer.path, *path), "").location)
+def _find_origin(entry: EffectiveSettings, key_path: KeyPath) -> str:
+    layer = entry.find_layer(key_path)
+    return str(layer.file.build_problem((*layer.path, *key_path), "").location)
 
 
 class ExplainDocument(FrozenModel):

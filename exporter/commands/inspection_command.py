@@ -184,7 +184,7 @@ def _make_list_document(manifest: Manifest, selected: Iterable[PlannedCell]) -> 
     cells: dict[str, list[str]] = {}
     for planned in selected:
         cells.setdefault(planned.cell.model, []).append(str(planned.cell))
-    specs = [manifest.find_model(model) for model in cells]
+    specs = [manifest.find_model(model_id) for model_id in cells]
     return ListDocument(
         models=tuple(
             ListedModel(
@@ -296,14 +296,14 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
             in_order = sorted(cells, key=lambda cell: cell.sort_key)
             for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
                 yield f"{group.label} {problem}"
-    build = BuildFolder.from_project(manifest.project)
-    if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
+    build_folder = BuildFolder.from_project(manifest.project)
+    if not build_folder.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
         # Another machine wrote the pages.
         if problem := find_merge_error(manifest):
             yield f"{manifest.project.reports}: {problem}; run `exporter export`"
         return
-    results = filter_valid_results(read_run(build.results), manifest, plan)
-    results = drop_changed_files(results, build.path)
+    results = filter_valid_results(read_run(build_folder.results), manifest, plan)
+    results = drop_changed_files(results, build_folder.path)
     missing = results.missing.items()
     for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         reason = changed.first[1]

@@ -67,36 +67,36 @@ def merge_shards(manifest: Manifest, plan: Plan, folders: Iterable[Path]) -> Mer
             shards are of different exports. ENVIRONMENT, if another run has locked the build
             folder. Only the first case keeps the earlier results.
     """
-    build = BuildFolder.from_project(manifest.project)
+    build_folder = BuildFolder.from_project(manifest.project)
     folders = tuple(folders)
     for folder in folders:
-        if folder.resolve() == build.path.resolve():
+        if folder.resolve() == build_folder.path.resolve():
             message = f"{folder}: is this project's own build folder, the target of the merge"
             raise ExporterError(ExitCode.UNREADABLE, message)
     models = {spec.id for spec in manifest.models}
-    others = [build.get_part(suffix) for suffix in manifest.project.job_environments]
+    others = [build_folder.get_part(suffix) for suffix in manifest.project.job_environments]
     records: list[Record] = []
-    with build.lock(), contextlib.ExitStack() as stack:
+    with build_folder.lock(), contextlib.ExitStack() as stack:
         for other in others:
             stack.enter_context(other.lock())
-        build.shard_note.unlink(missing_ok=True)
-        build.results.unlink(missing_ok=True)  # no results before all shards are copied
+        build_folder.shard_note.unlink(missing_ok=True)
+        build_folder.results.unlink(missing_ok=True)  # no results before all shards are copied
         parts, problems = _read_parts(folders)
         for part in parts:
             records += part.records
-            for model in part.note.models:
-                if model not in models:
+            for model_id in part.note.models:
+                if model_id not in models:
                     continue
-                for target in (build, *others):
-                    source = part.folder / target.path.relative_to(build.path) / model
+                for target in (build_folder, *others):
+                    source = part.folder / target.path.relative_to(build_folder.path) / model_id
                     if source.exists():
-                        _copy_model(source, model, target)
+                        _copy_model(source, model_id, target)
         records.sort(key=lambda record: record.cell.sort_key)
         run = RunRecord(tools=parts[0].run.tools, records=tuple(records))
         results = filter_valid_results(run, manifest, plan)
-        results = drop_changed_files(results, build.path, is_complete=True)
-        write_json(build.results, results.run)
-    shards = {model: part.note.shard for part in parts for model in part.note.models}
+        results = drop_changed_files(results, build_folder.path, is_complete=True)
+        write_json(build_folder.results, results.run)
+    shards = {model_id: part.note.shard for part in parts for model_id in part.note.models}
     missing = {}
     for cell, reason in results.missing.items():
         shard = shards.get(cell.model)
@@ -155,13 +155,13 @@ def _find_mismatches(parts: Sequence[ShardPart]) -> Iterator[str]:
             )
     owners: dict[str, ShardPart] = {}
     for part in parts:
-        for model in part.note.models:
-            other = owners.setdefault(model, part)
+        for model_id in part.note.models:
+            other = owners.setdefault(model_id, part)
             if other is not part:
-                yield f"{model} is in shard {other.note.shard} and in {part.note.shard}"
+                yield f"{model_id} is in shard {other.note.shard} and in {part.note.shard}"
 
 
-def _copy_model(source: Path, model: str, build: BuildFolder) -> None:
+def _copy_model(source: Path, model_id: str, build_folder: BuildFolder) -> None:
     paths = (Path(p) / name for p, folders, files in os.walk(source) for name in (*folders, *files))
     modes = (path.lstat().st_mode for path in (source, *paths))
     if not all(stat.S_ISREG(mode) or stat.S_ISDIR(mode) for mode in modes):
@@ -169,9 +169,9 @@ def _copy_model(source: Path, model: str, build: BuildFolder) -> None:
             f"{source}: contains symlinks or pipes, which are not copied; export the shard again"
         )
         raise ExporterError(ExitCode.UNREADABLE, message)
-    fresh = build.create_folder(model)
+    fresh = build_folder.create_folder(model_id)
     shutil.copytree(source, fresh.path, dirs_exist_ok=True)
-    build.replace_model(model, fresh)
+    build_folder.replace_model(model_id, fresh)
 
 
 @click.command()

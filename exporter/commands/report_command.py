@@ -185,7 +185,7 @@ class TrendPoint:
 def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint, ...]:
     points = []
     for commit, baseline in versions:
-        models = {model: _summarize(each.cells) for model, each in baseline.models.items()}
+        models = {model_id: _summarize(each.cells) for model_id, each in baseline.models.items()}
         points.append(TrendPoint(commit=commit, models=models))
     return tuple(points)
 

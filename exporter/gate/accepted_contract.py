@@ -91,8 +91,8 @@ def describe_states(
     """
     initial = {record.cell.model for record in run.records if record.initial_weights}
     built = {each.cell.model for each in run.records if each.artifact and each.artifact.parameters}
-    known = {model: each.weights for model, each in baseline.models.items()}
-    known |= {model: "initial" if model in initial else "loaded" for model in built}
+    known = {model_id: each.weights for model_id, each in baseline.models.items()}
+    known |= {model_id: "initial" if model_id in initial else "loaded" for model_id in built}
     operators = list_operators(run)
     return {
         spec.id: AcceptedModel(
@@ -139,9 +139,9 @@ def find_state_changes(
 
     Kinds that the policy ignores are not included.
     """
-    for model, old in before.models.items():
-        policy = gate.find_policy(model)
-        changes = list(_compare_states(old, after[model])) if model in after else []
+    for model_id, old in before.models.items():
+        policy = gate.find_policy(model_id)
+        changes = list(_compare_states(old, after[model_id])) if model_id in after else []
         changes = [each for each in changes if policy.find_action(each[0]) != "ignore"]
         for cell in (each.cell for each in old.cells if each.cell in cells):
             for kind, key, change in changes:

@@ -128,13 +128,13 @@ def find_raised_opsets(
     """Yield the models that need a higher opset now, with the cell of the old lowest opset."""
     current = find_lowest_opsets({each.cell: each.status for each in after})
     known = find_lowest_opsets({each.cell: each.status for each in before})
-    for (model, device), old in known.items():
-        new = current.get((model, device))
+    for (model_id, device_name), old in known.items():
+        new = current.get((model_id, device_name))
         # If no opset passes, the cells are red or missing and have findings of their own.
         if new is not None and new > old:
             yield GateFinding(
                 kind=FindingKind.LOWEST_RAISED,
-                cell=CellId(model=model, opset=old, device=device),
+                cell=CellId(model=model_id, opset=old, device=device_name),
                 before=f"from opset {old}",
                 after=f"from opset {new}",
             )
@@ -222,7 +222,7 @@ def list_accepted(before: Baseline, after: Baseline) -> tuple[GateFinding, ...]:
         for side in (before, after)
     )
     texts = {each.cell: each.reason for each in after.cells} | after.dropped
-    initial = {model for model, each in after.models.items() if each.weights == "initial"}
+    initial = {model_id for model_id, each in after.models.items() if each.weights == "initial"}
     for cell in texts.keys() - before.by_cell().keys():
         if cell.model in initial:
             texts[cell] = "; ".join(filter(None, ("initial weights", texts[cell])))
@@ -238,7 +238,7 @@ def list_accepted(before: Baseline, after: Baseline) -> tuple[GateFinding, ...]:
 def _compare(baseline: Baseline, current: _CurrentResults, gate: Gate) -> tuple[GateFinding, ...]:
     accepted = baseline.by_cell()
     cells = accepted.keys() | current.outcomes.keys() | current.promised
-    policies = {model: gate.find_policy(model) for model in {cell.model for cell in cells}}
+    policies = {model_id: gate.find_policy(model_id) for model_id in {cell.model for cell in cells}}
     outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
     findings = [
         finding
@@ -399,7 +399,9 @@ def accept_all(
     gate: Gate,
 ) -> Baseline:
     known = before.by_cell()
-    policies = {model: gate.find_policy(model) for model in {cell.model for cell in current}}
+    policies = {
+        model_id: gate.find_policy(model_id) for model_id in {cell.model for cell in current}
+    }
     outcomes = []
     for cell, after in current.items():
         old = known.get(cell)
@@ -431,9 +433,11 @@ def accept_some(
         else:
             dropped[cell] = reason
     partial = {cell.model for cell in current.keys() - reasons.keys()}
-    known = {model: AcceptedModel(tools=state.tools, cells=()) for model, state in states.items()}
+    known = {
+        model_id: AcceptedModel(tools=state.tools, cells=()) for model_id, state in states.items()
+    }
     known |= before.models
-    known |= {model: state for model, state in states.items() if model not in partial}
+    known |= {model_id: state for model_id, state in states.items() if model_id not in partial}
     return build_baseline(outcomes.values(), known.__getitem__, dropped)
 
 

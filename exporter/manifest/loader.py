@@ -167,13 +167,13 @@ def _resolve_signature(entry: EffectiveSettings) -> dict[str, Any]:
     }
 
 
-def _resolve_fill(entry: EffectiveSettings, path: KeyPath, table: InputTable) -> Fill:
+def _resolve_fill(entry: EffectiveSettings, key_path: KeyPath, table: InputTable) -> Fill:
     """Return the fill of an input; without one, a function of `inputs_from` draws the values."""
     has_function = entry.settings.inputs_from or not entry.has_valid("inputs_from")
     if has_function and "fill" not in table.model_fields_set:
         return Fill(kind="function")
     return fills.resolve_fill(
-        entry, (*path, "fill"), table.fill, signature.resolve_dtype(entry.settings, table)
+        entry, (*key_path, "fill"), table.fill, signature.resolve_dtype(entry.settings, table)
     )
 
 

@@ -110,18 +110,18 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         project = _build_project(root, ProjectTable(), None, gate=DEFAULT_GATE, **built_in)
         return ProjectSettings(project=project, layer=None)
     settings, removed = validate(ProjectTable, file, SETTINGS_KEYS, report)
-    source = SettingsFile(file, settings, report)
+    settings_file = SettingsFile(file, settings, report)
     resolved = built_in
     if table.keys() & {"devices", "environments", "toolchains"}:
-        resolved = resolve_devices(source, table.get("toolchains"), root)
-    _check_folders(source)
-    gate = resolve_gate(source) if "gate" in table else DEFAULT_GATE
+        resolved = resolve_devices(settings_file, table.get("toolchains"), root)
+    _check_folders(settings_file)
+    gate = resolve_gate(settings_file) if "gate" in table else DEFAULT_GATE
     devices = {device.name for device in resolved["devices"]}
     for name in settings.evidence.keys() - devices:
-        source.add_problem(("evidence", name), format_unknown_device(name, devices))
+        settings_file.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(root, settings, file, gate=gate, **resolved)
     for index, message in find_device_problems(settings.defaults.devices, project.device_names):
-        source.add_problem(("defaults", "devices", index), message)
+        settings_file.add_problem(("defaults", "devices", index), message)
     layer = Layer(
         file=file,
         path=(*SETTINGS_KEYS, "defaults"),
@@ -131,7 +131,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     is_set = "build" in settings.model_fields_set
     if is_set and (problem := find_build_problem(settings.build, root)):
         message = f"{quote(settings.build)} {problem}; name a folder of its own"
-        source.add_problem(("build",), message)
+        settings_file.add_problem(("build",), message)
     return ProjectSettings(project=project, layer=layer, file=file)
 
 
@@ -165,18 +165,20 @@ def _build_project(
     )
 
 
-def _check_folders(source: SettingsFile) -> None:
+def _check_folders(settings_file: SettingsFile) -> None:
     """Report folders for output that are inside a folder for input or inside each other."""
-    table = source.table
+    table = settings_file.table
     for key in ("build", "reports"):
         for other in _FOLDERS:
             inner, outer = getattr(table, key), getattr(table, other)
             if key != other and f"{inner}/".startswith(f"{outer}/"):
                 message = f"{quote(inner)} is inside the folder of `{other}`, {quote(outer)}"
-                source.add_problem((key if key in table.model_fields_set else other,), message)
+                settings_file.add_problem(
+                    (key if key in table.model_fields_set else other,), message
+                )
     # The store must survive a cleanup of these folders, and must not be read or committed.
     for other in _FOLDERS:
         folder = getattr(table, other)
         if f"{table.store}/".startswith(f"{folder}/"):
             message = f"{quote(table.store)} is inside the folder of `{other}`, {quote(folder)}"
-            source.add_problem(("store",), message)
+            settings_file.add_problem(("store",), message)

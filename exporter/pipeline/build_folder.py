@@ -289,8 +289,8 @@ def _refuse_symlink(path: Path) -> None:
 class FolderRecords:
     """The records of one folder. The first access reads them."""
 
-    def __init__(self, folder: JobFolder) -> None:
-        self.folder = folder
+    def __init__(self, job_folder: JobFolder) -> None:
+        self.folder = job_folder
 
     @cached_property
     def by_cell(self) -> dict[CellId, Record]:
@@ -322,8 +322,8 @@ class FolderRecords:
 class StoredRecords:
     """The records of all models in a build folder, and of its parts."""
 
-    def __init__(self, build: BuildFolder) -> None:
-        self.build = build
+    def __init__(self, build_folder: BuildFolder) -> None:
+        self.build = build_folder
         self._models: dict[str, FolderRecords] = {}
         self._parts: dict[str, StoredRecords] = {}
 
@@ -356,10 +356,10 @@ class StoredRecords:
     def _get_part(self, part: BuildFolder) -> StoredRecords:
         return self._parts.setdefault(part.suffix, StoredRecords(part))
 
-    def get_model(self, model: str) -> FolderRecords:
-        if model not in self._models:
-            self._models[model] = FolderRecords(self.build.model_folder(model))
-        return self._models[model]
+    def get_model(self, model_id: str) -> FolderRecords:
+        if model_id not in self._models:
+            self._models[model_id] = FolderRecords(self.build.model_folder(model_id))
+        return self._models[model_id]
 
     def replace_model(self, model: str, fresh: FolderRecords) -> None:
         self.build.replace_model(model, fresh.folder)
@@ -377,7 +377,7 @@ class StoredRecords:
         return "it has not been exported yet"
 
 
-def repair_folder(folder: JobFolder) -> bool:
+def repair_folder(job_folder: JobFolder) -> bool:
     """Restore the structure of a private folder that a model may have changed.
 
     Lost files invalidate only their own cells.
@@ -385,18 +385,18 @@ def repair_folder(folder: JobFolder) -> bool:
     Returns:
         True if a folder had to be created.
     """
-    make_accessible(folder.path)
+    make_accessible(job_folder.path)
     was_lost = False
-    for path in (folder.path, folder.records, folder.log(None).parent):
+    for path in (job_folder.path, job_folder.records, job_folder.log(None).parent):
         if path.is_symlink() or not path.is_dir():
             was_lost = True
             path.unlink(missing_ok=True)
             path.mkdir(parents=True)
-    nested = folder.path.glob(f"{NESTED_PREFIX}*")
-    for path in (folder.job, folder.announcement, *folder.records.iterdir(), *nested):
+    nested = job_folder.path.glob(f"{NESTED_PREFIX}*")
+    for path in (job_folder.job, job_folder.announcement, *job_folder.records.iterdir(), *nested):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-    for parent in (folder.path, folder.records, folder.log(None).parent):
+    for parent in (job_folder.path, job_folder.records, job_folder.log(None).parent):
         for path in parent.iterdir():
             mode = path.lstat().st_mode
             if stat.S_ISDIR(mode) and path.suffix == ".log":
@@ -408,13 +408,13 @@ def repair_folder(folder: JobFolder) -> bool:
 
 def remove_unrecorded_files(records: FolderRecords) -> None:
     """Remove ONNX files without a record, and files that a dead worker was writing."""
-    folder = records.folder
+    job_folder = records.folder
     opsets = {cell.opset for cell in records.by_cell}
-    recorded = {folder.model(opset) for opset in opsets}
-    for path in folder.path.glob("*.onnx"):
+    recorded = {job_folder.model(opset) for opset in opsets}
+    for path in job_folder.path.glob("*.onnx"):
         if path not in recorded:
             path.unlink()
-    for path in (*folder.path.glob(".*.fresh"), *folder.records.glob(".*.fresh")):
+    for path in (*job_folder.path.glob(".*.fresh"), *job_folder.records.glob(".*.fresh")):
         if not path.is_dir():
             path.unlink()
 
@@ -465,7 +465,9 @@ def carry_over(
 def _have_same_reference(one: JobFolder, other: JobFolder) -> bool:
     """Return True if PyTorch's outputs are equal for all common samples."""
     try:
-        texts = [read_regular_file(folder.reference, PROJECT_LIMIT) for folder in (one, other)]
+        texts = [
+            read_regular_file(job_folder.reference, PROJECT_LIMIT) for job_folder in (one, other)
+        ]
         if texts[0] == texts[1]:
             return True
         before, after = (Reference.read(text) for text in texts)
@@ -572,44 +574,46 @@ def recover_killed_runs(
     Returns:
         A line for each model with recovered results.
     """
-    build = stored.build
-    for path in build.list_abandoned():
+    build_folder = stored.build
+    for path in build_folder.list_abandoned():
         # The run died between the two renames of `BuildFolder.replace_model`.
         for child in path.glob("*"):
             # Only the folder of a replaced model has this name and contains records.
-            final = build.model_folder(child.name).path
+            final = build_folder.model_folder(child.name).path
             is_replaced = path.name.startswith(f"{child.name}-old-") and not child.is_symlink()
             if is_replaced and not final.exists() and not final.is_symlink():
                 child.rename(final)
     notes = [
-        note for path in build.list_abandoned() if (note := _recover_folder(stored, path, is_valid))
+        note
+        for path in build_folder.list_abandoned()
+        if (note := _recover_folder(stored, path, is_valid))
     ]
-    build.remove_abandoned()
+    build_folder.remove_abandoned()
     return tuple(notes)
 
 
 def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Record], bool]) -> str:
-    folder = JobFolder(path)
-    job = Job.find(folder.job, CELL_LIMIT)
-    model = job.spec.id if job else ""
+    job_folder = JobFolder(path)
+    job = Job.find(job_folder.job, CELL_LIMIT)
+    model_id = job.spec.id if job else ""
     # Records must not be removed through a symlink.
-    if not job or not path.name.startswith(f"{model}-") or folder.records.is_symlink():
+    if not job or not path.name.startswith(f"{model_id}-") or job_folder.records.is_symlink():
         return ""
-    announcement = Announcement.find(folder.announcement, CELL_LIMIT)
+    announcement = Announcement.find(job_folder.announcement, CELL_LIMIT)
     unfinished = announcement.cells if announcement else job.cells()
-    records = FolderRecords(folder)
+    records = FolderRecords(job_folder)
     for cell, record in tuple(records.by_cell.items()):
-        is_finished = cell.model == model and cell not in unfinished
+        is_finished = cell.model == model_id and cell not in unfinished
         if not is_finished or is_transient(record) or not is_valid(record):
             records.remove(cell)
     if not records.by_cell:
         return ""
     count = len(records.by_cell)
     remove_unrecorded_files(records)
-    old = stored.get_model(model)
+    old = stored.get_model(model_id)
     mark_flaky(old, records)
     # Valid results of the build folder have priority over the recovered ones.
     if any(is_valid(record) for record in carry_over(old, records, is_valid)):
         return ""
-    stored.replace_model(model, records)
-    return f"{model}: recovered {pluralize(count, 'result')} of a killed run"
+    stored.replace_model(model_id, records)
+    return f"{model_id}: recovered {pluralize(count, 'result')} of a killed run"

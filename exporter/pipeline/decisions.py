@@ -75,29 +75,29 @@ class FingerprintCache:
             return parts
         return drop_tool_parts(parts) | (read_tool_parts(overlay) if overlay else {})
 
-    def find_overlay(self, device: str) -> str | None:
+    def find_overlay(self, device_name: str) -> str | None:
         """Return the folder of the packages that a device's environment adds.
 
         Returns:
             The folder; "" if this process has the packages; None if they are not installed.
         """
-        if device not in self._overlays:
+        if device_name not in self._overlays:
             project = self._manifest.project
-            definition = project.find_device(device).job_environment
-            if definition is None or DeviceName(device).suffix == project.active_suffix:
-                self._overlays[device] = ""
+            definition = project.find_device(device_name).job_environment
+            if definition is None or DeviceName(device_name).suffix == project.active_suffix:
+                self._overlays[device_name] = ""
             else:
                 installed = find_environment(definition, project.environments_folder)
-                self._overlays[device] = str(installed.package_folder) if installed else None
-        return self._overlays[device]
+                self._overlays[device_name] = str(installed.package_folder) if installed else None
+        return self._overlays[device_name]
 
-    def get_model_parts(self, model: str) -> dict[str, str]:
-        if model not in self._models:
-            spec, project = self._manifest.find_model(model), self._manifest.project
-            self._models[model] = compute_fingerprint(
+    def get_model_parts(self, model_id: str) -> dict[str, str]:
+        if model_id not in self._models:
+            spec, project = self._manifest.find_model(model_id), self._manifest.project
+            self._models[model_id] = compute_fingerprint(
                 spec, project.environment, project.sandbox, Path(project.root)
             )
-        return self._models[model]
+        return self._models[model_id]
 
     def get_device_parts(self, name: str) -> dict[str, str]:
         if name not in self._devices:
@@ -258,18 +258,18 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
 
 
-def drop_changed_files(results: Results, build: Path, *, is_complete: bool = False) -> Results:
+def drop_changed_files(results: Results, build_path: Path, *, is_complete: bool = False) -> Results:
     """Drop the results with a file that changed after its proof.
 
     If `is_complete`, a missing file is a change, too: results may be read without files.
     """
-    verifier = ArtifactVerifier(build)
+    verifier = ArtifactVerifier(build_path)
     missing = {
         record.cell: problem
         for record in results.run.records
         if record.artifact
         and (problem := verifier.find_problem(record.artifact))
-        and (is_complete or (build / record.artifact.file).exists())
+        and (is_complete or (build_path / record.artifact.file).exists())
     }
     records = tuple(each for each in results.run.records if each.cell not in missing)
     run = results.run.model_copy(update={"records": records})
@@ -334,7 +334,7 @@ class ResultCache(Protocol):
     ) -> Decisions:
         """Copy the hits into the build folder. Return the decisions with a run for each failure."""
 
-    def put(self, records: Collection[Record], folder: JobFolder) -> str:
+    def put(self, records: Collection[Record], job_folder: JobFolder) -> str:
         """Add valid results. Return why nothing is added from now on, once, or ""."""
 
     def take_notes(self) -> list[str]:
@@ -401,8 +401,8 @@ def decide(
             reasons[cell] = reason
     rechecks = {} if options.force else _find_rechecks(reasons, stored, verifier, validator)
     verifier.save()
-    former = {cell: model for cell, model in rechecks.items() if model != cell.model}
-    reasons |= {cell: f"its entry was {model} before" for cell, model in former.items()}
+    former = {cell: model_id for cell, model_id in rechecks.items() if model_id != cell.model}
+    reasons |= {cell: f"its entry was {model_id} before" for cell, model_id in former.items()}
     decisions = Decisions(
         to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
         reasons=reasons,
@@ -433,11 +433,11 @@ def _find_rechecks(
     """
     rechecks = {}
     for cell in cells:
-        record, model = stored.get(cell), cell.model
+        record, model_id = stored.get(cell), cell.model
         records = [record] if record else []
         if record is None and stored.build.owns(cell) and validator.has_own_runtime(cell):
-            model = _find_former_name(model, stored, validator)
-            by_cell = stored.get_model(model).by_cell
+            model_id = _find_former_name(model_id, stored, validator)
+            by_cell = stored.get_model(model_id).by_cell
             same = [record for key, record in by_cell.items() if key.opset == cell.opset]
             update = {"model": cell.model}
             records = [
@@ -446,21 +446,21 @@ def _find_rechecks(
                 if each.status is Status.PASS
             ]
         if any(_has_current_file(each, verifier, validator) for each in records):
-            rechecks[cell] = model
+            rechecks[cell] = model_id
     return rechecks
 
 
-def _find_former_name(model: str, stored: StoredRecords, validator: RecordValidator) -> str:
+def _find_former_name(model_id: str, stored: StoredRecords, validator: RecordValidator) -> str:
     """Return the model with records of an equal entry that the manifests do not have any more."""
-    if stored.get_model(model).by_cell:
-        return model
-    entry = validator.fingerprints.get_model_parts(model)[ENTRY]
+    if stored.get_model(model_id).by_cell:
+        return model_id
+    entry = validator.fingerprints.get_model_parts(model_id)[ENTRY]
     names = {path.parent.name for path in stored.build.path.glob("[!.]*/records")}
     for former in sorted(names - {spec.id for spec in validator.manifest.models}):
         records = stored.get_model(former).by_cell.values()
         if any(record.fingerprint.get(ENTRY) == entry for record in records):
             return former
-    return model
+    return model_id
 
 
 def _has_current_file(

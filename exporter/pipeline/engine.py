@@ -119,8 +119,8 @@ _MAX_LOG_SIZE = 64 * 1024 * 1024
 class JobMonitor:
     """Observes one job from its start."""
 
-    def __init__(self, job: Job, folder: JobFolder) -> None:
-        self._folder = folder
+    def __init__(self, job: Job, job_folder: JobFolder) -> None:
+        self._folder = job_folder
         self._cells = set(job.cells())
         self._reported: set[Path] = set()
         self.last: Announcement | None = None
@@ -217,18 +217,18 @@ class _RunningJob:
     """A worker process with its task."""
 
     def __init__(self, task: Task, starter: ProcessStarter) -> None:
-        folder = JobFolder(Path(task.job.folder))
+        job_folder = JobFolder(Path(task.job.folder))
         # The job is written first: if this process is killed, recovery needs it.
-        write_json(folder.job, task.job)
+        write_json(job_folder.job, task.job)
         # The announcement of an earlier worker in this folder is not valid for this one.
-        folder.announcement.unlink(missing_ok=True)
-        log = folder.log(None)
+        job_folder.announcement.unlink(missing_ok=True)
+        log = job_folder.log(None)
         log.parent.mkdir(parents=True, exist_ok=True)
-        self.monitor = JobMonitor(task.job, folder)
+        self.monitor = JobMonitor(task.job, job_folder)
         self.task = task
         self.has_company = False
         command = WorkerCommand(
-            job=folder.job,
+            job=job_folder.job,
             log=log,
             folder=Path(task.job.root),
             captures=any(

@@ -87,7 +87,7 @@ def read_filesystem_clock(root: Path) -> int:
 
 
 def save_snapshot(
-    root: Path, build: Path, inputs: NoopInputs, summary: ExportSummary, since: int
+    root: Path, build_path: Path, inputs: NoopInputs, summary: ExportSummary, since: int
 ) -> None:
     """Write the snapshot, unless an input may have changed during the export.
 
@@ -106,14 +106,14 @@ def save_snapshot(
             "summary": asdict(summary),
         }
         with suppress(ExporterError):  # the next export runs all comparisons
-            write_text(build / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
+            write_text(build_path / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
 
 
 def load_snapshot(root: Path) -> ExportSummary | None:
     """Return the summary of the last export if no input changed."""
-    root, build = root.absolute(), _find_build_folder(root)
+    root, build_path = root.absolute(), _find_build_folder(root)
     try:
-        snapshot = json.loads(read_regular_file(build / _SNAPSHOT, PROJECT_LIMIT))
+        snapshot = json.loads(read_regular_file(build_path / _SNAPSHOT, PROJECT_LIMIT))
         if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
             return None
         inputs = NoopInputs(**snapshot["inputs"])
@@ -201,7 +201,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     from exporter.virtual_environments import STAMP
 
     project = loaded.manifest.project
-    root, build = Path(project.root), BuildFolder.from_project(project)
+    root, build_folder = Path(project.root), BuildFolder.from_project(project)
     records = [record for record in results.run.records if record.status != "skip"]
     sources = {each.file: each.state for record in records for each in record.sources}
     listings = {file: state for file, state in sources.items() if split_listing(file)}
@@ -218,18 +218,20 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     }
     pages = (path for path in reports if not path.is_dir())
     # The folders of all samples with which artifacts were proved.
-    proved = dict.fromkeys(build.cell_folder(each.cell).path for each in records if each.artifact)
+    proved = dict.fromkeys(
+        build_folder.cell_folder(each.cell).path for each in records if each.artifact
+    )
     samples = [path for folder in proved for path in sorted(folder.glob("test_data_set_*"))]
     paths = {root / SETTINGS_FILE, *stamps, *loaded.files, *pages}
     existing = {path for path in paths if path.exists()}
     files = [
         *(_make_relative(path, root) for path in sorted(existing)),
-        _make_relative(build.results, root),
+        _make_relative(build_folder.results, root),
         *(file for file in sources if file not in listings and file not in missing),
-        *(name for record in records for name in _list_cell_files(record, project, build)),
+        *(name for record in records for name in _list_cell_files(record, project, build_folder)),
         # A new file changes the time of its folder: to read each folder would double the time.
         *(
-            f"{project.build}/{path.relative_to(build.path).as_posix()}/{name}"
+            f"{project.build}/{path.relative_to(build_folder.path).as_posix()}/{name}"
             for path in samples
             for name in (".", *sorted(os.listdir(path)))  # noqa: PTH208 - names, not Path objects
         ),
@@ -238,7 +240,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     for file in dict.fromkeys(files):
         folder, _, name = file.rpartition("/")
         by_folder.setdefault(folder, []).append(name)
-    absent = [*(paths - existing), *build.private_paths, build.shard_note]
+    absent = [*(paths - existing), *build_folder.private_paths, build_folder.shard_note]
     return NoopInputs(
         files=by_folder,
         absent=sorted((*(_make_relative(path, root) for path in absent), *missing, *unplugged)),
@@ -250,7 +252,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
         packages={
             name: state
             for each in records
-            if build.owns(each.cell)
+            if build_folder.owns(each.cell)
             for name, state in each.packages.items()
         },
         overlays=_list_overlays(project, records),
@@ -259,10 +261,10 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
     )
 
 
-def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
+def _list_cell_files(record: Record, project: Project, build_folder: BuildFolder) -> Iterator[str]:
     """Yield the record and the artifact of a cell, relative to the project."""
-    model = build.cell_folder(record.cell)
-    folder = f"{project.build}/{model.path.relative_to(build.path).as_posix()}"
+    model = build_folder.cell_folder(record.cell)
+    folder = f"{project.build}/{model.path.relative_to(build_folder.path).as_posix()}"
     path = model.record(record.cell)
     yield f"{folder}/{path.parent.name}/{path.name}"
     if record.artifact:

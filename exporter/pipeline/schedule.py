@@ -45,10 +45,10 @@ class Cost:
 def estimate_costs(models: Mapping[str, Mapping[CellId, Record]]) -> dict[str, Cost]:
     """Return the cost of each model with at least one record that contains times."""
     timed = {
-        model: [record for record in records.values() if record.seconds]
-        for model, records in models.items()
+        model_id: [record for record in records.values() if record.seconds]
+        for model_id, records in models.items()
     }
-    return {model: _estimate_cost(records) for model, records in timed.items() if records}
+    return {model_id: _estimate_cost(records) for model_id, records in timed.items() if records}
 
 
 def _estimate_cost(records: Sequence[Record]) -> Cost:
@@ -106,15 +106,17 @@ def count_parts(
     limit = _shorten(_estimate_length([*known.values(), *unknown], workers))
     if (sum(known.values()) + sum(unknown)) / workers > limit:
         return undivided
-    longest = sorted(known.keys() - undivisible, key=lambda model: (-known[model], model))[:workers]
+    longest = sorted(known.keys() - undivisible, key=lambda model_id: (-known[model_id], model_id))[
+        :workers
+    ]
     best = undivided
     for parts in _list_divisions(longest, jobs, workers):
         pieces = [
-            costs[model].estimate_seconds(piece)
-            for model, count in parts.items()
-            for piece in divide_opsets(jobs[model], count)
+            costs[model_id].estimate_seconds(piece)
+            for model_id, count in parts.items()
+            for piece in divide_opsets(jobs[model_id], count)
         ]
-        others = [seconds for model, seconds in known.items() if model not in parts]
+        others = [seconds for model_id, seconds in known.items() if model_id not in parts]
         if (length := _estimate_length([*pieces, *others, *unknown], workers)) < limit:
             best, limit = undivided | parts, _shorten(length)
     return best
@@ -129,10 +131,10 @@ def _list_divisions(
     longest: Sequence[str], jobs: Mapping[str, Sequence[OpsetJob]], workers: int
 ) -> Iterable[dict[str, int]]:
     """Yield divisions of the 1, 2, ... longest jobs, each with the same number of parts."""
-    maximum = {model: min(workers, len(jobs[model]) // _MIN_OPSETS) for model in longest}
+    maximum = {model_id: min(workers, len(jobs[model_id]) // _MIN_OPSETS) for model_id in longest}
     for count in range(1, len(longest) + 1):
         for parts in range(2, max(maximum.values()) + 1):
-            yield {model: max(1, min(parts, maximum[model])) for model in longest[:count]}
+            yield {model_id: max(1, min(parts, maximum[model_id])) for model_id in longest[:count]}
 
 
 def _shorten(seconds: float) -> float:
@@ -154,7 +156,10 @@ _MAX_DIVISIBLE_SIZE = 512 * 1024**2
 
 
 def make_jobs(
-    manifest: Manifest, decisions: Decisions, build: BuildFolder, fingerprints: FingerprintCache
+    manifest: Manifest,
+    decisions: Decisions,
+    build_folder: BuildFolder,
+    fingerprints: FingerprintCache,
 ) -> list[Job]:
     """Return one job for each model with cells to run, in the order of the manifests."""
     jobs = []
@@ -165,8 +170,8 @@ def make_jobs(
             spec=spec,
             root=manifest.project.root,
             sandbox=manifest.project.sandbox,
-            build=str(build.path),
-            folder=str(build.create_folder(model).path),
+            build=str(build_folder.path),
+            folder=str(build_folder.create_folder(model).path),
             opsets=make_opset_jobs(manifest.project, cells, decisions.rechecks),
             fingerprint=fingerprints.get_model_parts(model) | thorough,
             device_parts={name: fingerprints.get_device_parts(name) for name in spec.devices},
@@ -178,7 +183,7 @@ def make_jobs(
 def make_tasks(
     jobs: Iterable[Job],
     costs: Mapping[str, Cost],
-    build: BuildFolder,
+    build_folder: BuildFolder,
     workers: int,
     read_sizes: Callable[[], Mapping[str, int]] = dict,
 ) -> list[Task]:
@@ -195,7 +200,7 @@ def make_tasks(
     for job in jobs:
         for number, own_opsets in enumerate(divide_opsets(job.opsets, counts[job.spec.id])):
             # The first part keeps the folder of the job.
-            folder = str(build.create_folder(job.spec.id).path) if number else job.folder
+            folder = str(build_folder.create_folder(job.spec.id).path) if number else job.folder
             update = {"folder": folder, "opsets": own_opsets, "part": number}
             parts.append(job.model_copy(update=update))
 

@@ -28,23 +28,23 @@ class ShardNote(FrozenModel):
         return Shard(index=self.index, count=self.count)
 
 
-def write_shard_note(build: Path, shard: Shard, plan: Plan) -> None:
+def write_shard_note(build_path: Path, shard: Shard, plan: Plan) -> None:
     models = assign_models(plan, shard)
     note = ShardNote(index=shard.index, count=shard.count, models=models)
-    write_json(BuildFolder(build).shard_note, note)
+    write_json(BuildFolder(build_path).shard_note, note)
 
 
-def read_shard_note(build: Path) -> ShardNote:
+def read_shard_note(build_path: Path) -> ShardNote:
     """Read the note of a build folder.
 
     Raises:
         ExporterError: UNREADABLE if the folder contains no finished shard.
     """
-    path = BuildFolder(build).shard_note
+    path = BuildFolder(build_path).shard_note
     try:
         return ShardNote.model_validate_json(read_regular_file(path, PROJECT_LIMIT))
     except FileNotFoundError:
-        message = f"{build}: contains no finished shard; run `exporter export --shard I/N`"
+        message = f"{build_path}: contains no finished shard; run `exporter export --shard I/N`"
     except (OSError, ValidationError):
         message = f"{path}: cannot be read; run `exporter export --shard I/N` again"
     raise ExporterError(ExitCode.UNREADABLE, message)

@@ -249,15 +249,15 @@ class SplitJobs:
         Returns:
             All parts of the model, or an empty list if another part is running.
         """
-        model = job.spec.id
-        self._ended.setdefault(model, []).append((job, records))
-        self._running[model].discard(job.folder)
-        if self._running[model]:
+        model_id = job.spec.id
+        self._ended.setdefault(model_id, []).append((job, records))
+        self._running[model_id].discard(job.folder)
+        if self._running[model_id]:
             # If the run is killed now, all records in the folder count.
             announcement = Announcement(stage=Stage.PARITY, cells=(), log="")
             write_json(JobFolder(Path(job.folder)).announcement, announcement)
             return []
-        return self._ended.pop(model)
+        return self._ended.pop(model_id)
 
     def list_incomplete(self) -> list[list[_EndedJob]]:
         return list(self._ended.values())
@@ -462,12 +462,12 @@ class Supervisor:
     def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> Iterator[Proof]:
         """Yield the results of a model, unless cells were postponed or cannot be carried over."""
         job = ended[0][0]
-        model = job.spec.id
+        model_id = job.spec.id
         fresh, dropped = join_folders([records for _, records in ended])
-        postponed = {} if interrupted else self._postponed.pop(model, {})
+        postponed = {} if interrupted else self._postponed.pop(model_id, {})
         if not fresh.by_cell and not postponed:
             return  # interrupted before the first cell
-        old = self._build.stored.get_model(model)
+        old = self._build.stored.get_model(model_id)
         mark_flaky(old, fresh)
         built = tuple(fresh.by_cell.values())
 
@@ -490,6 +490,6 @@ class Supervisor:
                 self._add_task(again_job)
             return
         if count := sum(record.cell in self._planned for record in dropped):
-            message = f"{model}: {count} earlier results are stale and were dropped"
+            message = f"{model_id}: {count} earlier results are stale and were dropped"
             self._build.observer.on_note(message)
-        yield Proof(model=model, records=fresh, built=built)
+        yield Proof(model=model_id, records=fresh, built=built)

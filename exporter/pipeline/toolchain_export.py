@@ -99,9 +99,9 @@ def _export_part(
         if not line.startswith(DONE):
             observer.on_note(f"toolchain {name}: {line}")
             return
-        model = line.removeprefix(DONE)
+        model_id = line.removeprefix(DONE)
         stored.discard_parts()
-        _report_model(build, model, cells)
+        _report_model(build, model_id, cells)
 
     run_nested_export(
         build.manifest.project,
@@ -113,15 +113,15 @@ def _export_part(
     )
 
 
-def _report_model(build: Build, model: str, cells: Iterable[PlannedCell]) -> None:
+def _report_model(build: Build, model_id: str, cells: Iterable[PlannedCell]) -> None:
     red = []
     for planned in cells:
-        if planned.cell.model == model and (record := build.stored.get(planned.cell)):
+        if planned.cell.model == model_id and (record := build.stored.get(planned.cell)):
             record = build.validator.apply_expectations(record)
             build.observer.on_cell_done(record)
             if record.status.is_red:
                 red.append(record.cell)
-    build.observer.on_model_done(model)
+    build.observer.on_model_done(model_id)
     if build.options.fail_fast and red:
         raise StoppedByFailure(str(red[0]))
 
@@ -138,14 +138,14 @@ def _write_unavailable(build: Build, cells: Sequence[PlannedCell], message: str)
             fingerprint=build.validator.fingerprints.get_cell_parts(planned.cell),
         )
         build.stored.write_to_part(record)
-    for model in dict.fromkeys(planned.cell.model for planned in cells):
-        _report_model(build, model, cells)
+    for model_id in dict.fromkeys(planned.cell.model for planned in cells):
+        _report_model(build, model_id, cells)
 
 
 def run_nested_export(
     project: Project,
     installed: InstalledEnvironment,
-    build: BuildFolder,
+    build_folder: BuildFolder,
     arguments: Iterable[str],
     environment: Mapping[str, str],
     on_line: Callable[[str], None],
@@ -156,13 +156,13 @@ def run_nested_export(
         ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
     """
     command = [str(installed.python), "-P", "-m", f"{__package__}.nested_command"]
-    command += ["--root", project.root, "--build", str(build.path)]
+    command += ["--root", project.root, "--build", str(build_folder.path)]
     command += arguments
     code = run_program(command, environment, on_line)
     if code not in (ExitCode.OK, ExitCode.RED):
         message = f"the export with the other packages exited with code {code}; see its output"
         raise ExporterError(ExitCode.ENVIRONMENT, message)
-    run = read_run(build.results)
+    run = read_run(build_folder.results)
     # A variable such as `PYTHONPATH` could hide the packages, and nothing would differ.
     problems = [
         f"{name} {run.tools[name]} instead of {version}"

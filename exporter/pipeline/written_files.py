@@ -49,12 +49,12 @@ class WrittenFiles(FrozenModel):
     paths: Items[str]
 
 
-def write_list(folder: Path, model: str) -> None:
+def write_list(folder: Path, model_id: str) -> None:
     """Write the list of the content of a private folder that becomes that of a model."""
     if (folder / _LIST).is_dir():  # a model created it
         remove_folder(folder / _LIST)
     paths = sorted(name for name in _list_content(folder) if name != _LIST)
-    write_json(folder / _LIST, WrittenFiles(model=model, paths=tuple(paths)))
+    write_json(folder / _LIST, WrittenFiles(model=model_id, paths=tuple(paths)))
 
 
 def require_written(folder: Path) -> None:

@@ -60,8 +60,8 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
     for spec in manifest.models:
         for opset in spec.opsets:
             route = choose_route(spec, opset)
-            for device in spec.devices:
-                cell = CellId(model=spec.id, opset=opset, device=device)
+            for device_name in spec.devices:
+                cell = CellId(model=spec.id, opset=opset, device=device_name)
                 cells.append(_plan_cell(manifest, spec, cell, route))
     _check_selection(manifest, [planned.cell for planned in cells], selection)
     tags = {spec.id: spec.tags for spec in manifest.models}
@@ -109,9 +109,9 @@ def list_all_cells(manifest: Manifest) -> tuple[CellId, ...]:
 
 def list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
     return tuple(
-        CellId(model=spec.id, opset=opset, device=device)
+        CellId(model=spec.id, opset=opset, device=device_name)
         for opset in spec.opsets
-        for device in spec.devices
+        for device_name in spec.devices
     )
 
 
@@ -177,9 +177,9 @@ def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selecti
         if opset not in opsets
     ]
     messages += [
-        f"no model has the device '{device}'{suggest_name(device, devices)}"
-        for device in selection.devices
-        if device not in devices
+        f"no model has the device '{device_name}'{suggest_name(device_name, devices)}"
+        for device_name in selection.devices
+        if device_name not in devices
     ]
     if messages:
         # The entry may be in a file that cannot be read.
@@ -302,12 +302,12 @@ def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
     selected = dict.fromkeys(planned.cell.model for planned in plan.selected)
     load = dict.fromkeys(range(1, shard.count + 1), 0)
     assigned = set()
-    for model in sorted(selected, key=lambda model: (-cells[model], model)):
+    for model_id in sorted(selected, key=lambda model_id: (-cells[model_id], model_id)):
         least = min(load, key=lambda index: (load[index], index))
-        load[least] += max(cells[model], 1)
+        load[least] += max(cells[model_id], 1)
         if least == shard.index:
-            assigned.add(model)
-    return tuple(model for model in selected if model in assigned)
+            assigned.add(model_id)
+    return tuple(model_id for model_id in selected if model_id in assigned)
 
 
 def select_shard(plan: Plan, shard: Shard) -> Plan:

@@ -50,11 +50,11 @@ def parse_cell(text: str) -> CellId:
     Raises:
         ValueError: if `text` is not `model/opset/device`.
     """
-    model, _, rest = text.partition("/")
-    opset, _, device = rest.partition("/")
-    if not (model and device and opset.isascii() and opset.isdigit()):
+    model_id, _, rest = text.partition("/")
+    opset, _, device_name = rest.partition("/")
+    if not (model_id and device_name and opset.isascii() and opset.isdigit()):
         raise ValueError(f"expected model/opset/device, got '{text}'")
-    cell = CellId(model=model, opset=int(opset), device=DeviceName(device))
+    cell = CellId(model=model_id, opset=int(opset), device=DeviceName(device_name))
     if str(cell) != text:  # an opset with leading zeros
         raise ValueError(f"expected model/opset/device, got '{text}'")
     return cell
@@ -300,13 +300,13 @@ def build_baseline(
         reasons.setdefault(cell.model, {})[cell] = reason
     return Baseline(
         models={
-            model: find_state(model).model_copy(
+            model_id: find_state(model_id).model_copy(
                 update={
-                    "cells": tuple(cells.get(model, ())),
-                    "dropped": reasons.get(model, {}),
+                    "cells": tuple(cells.get(model_id, ())),
+                    "dropped": reasons.get(model_id, {}),
                 }
             )
-            for model in sorted(cells.keys() | reasons.keys())
+            for model_id in sorted(cells.keys() | reasons.keys())
         }
     )
 
@@ -384,7 +384,7 @@ def write_baseline(folder: Path, baseline: Baseline) -> None:
     Raises:
         ExporterError: ENVIRONMENT if a file cannot be written or removed.
     """
-    paths = {folder / f"{model}.json": each for model, each in baseline.models.items()}
+    paths = {folder / f"{model_id}.json": each for model_id, each in baseline.models.items()}
     for path, each in paths.items():
         write_text(path, each.to_json())
     try:

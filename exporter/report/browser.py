@@ -65,9 +65,9 @@ def build_index_data(
         for id in cluster["members"]:
             indices.setdefault(id, []).append(index)
     rows = tuple(
-        _build_row(spec, device, by_model[spec.id], manifest.project, history, indices)
+        _build_row(spec, device_name, by_model[spec.id], manifest.project, history, indices)
         for spec in manifest.models
-        for device in dict.fromkeys(spec.devices)
+        for device_name in dict.fromkeys(spec.devices)
     )
     head = {
         "project": join_lines(manifest.project.name),
@@ -169,7 +169,7 @@ def _index(items: list[Any], item: Any) -> int:
 
 def _build_row(
     spec: ModelSpec,
-    device: str,
+    device_name: str,
     model_cells: Sequence[Cell],
     project: Project,
     history: AcceptanceHistory,
@@ -178,7 +178,7 @@ def _build_row(
     outcomes: list[Row] = []
     checks: list[tuple[Row, ...]] = []
     files: list[Row] = []
-    cells = [cell for cell in model_cells if cell.id.device == device]
+    cells = [cell for cell in model_cells if cell.id.device == device_name]
     data = []
     for cell in cells:
         record = cell.record or Record(cell=cell.id, status=Status.SKIP)
@@ -219,13 +219,13 @@ def _build_row(
     settings = {each.name: each.settings for each in project.devices}
     head = {
         "model": spec.id,
-        "device": join_lines(device),
+        "device": join_lines(device_name),
         "page": f"models/{formats.quote_link_target(spec.id)}.md",
         "location": join_lines(str(spec.location)) if is_red else "",
         "description": join_lines(spec.description),
         "tags": join_lines(", ".join(spec.tags)),
         "owner": join_lines(spec.owner),
-        "settings": join_lines(settings.get(DeviceName(device).base, "")),
+        "settings": join_lines(settings.get(DeviceName(device_name).base, "")),
         "lowest_opset": find_lowest_opset(cells),
         "operators": _list_operators(cells),
     }

@@ -263,7 +263,7 @@ def create_project_badge(cells: Sequence[Cell]) -> Badge:
     return _create_badge("ONNX exports", passing, message)
 
 
-def create_model_badge(model: str, cells: Sequence[Cell]) -> Badge:
+def create_model_badge(model_id: str, cells: Sequence[Cell]) -> Badge:
     """Return the badge of a model, with the opsets at which all devices pass."""
     cells = [cell for cell in cells if not cell.is_beyond_runtime]
     failing = {cell.id.opset for cell in cells if not cell.is_pass}
@@ -276,7 +276,7 @@ def create_model_badge(model: str, cells: Sequence[Cell]) -> Badge:
         message = f"{not_run} of {len(cells)} not run"
     if list_initial_models(cell.record for cell in cells):
         message += ", initial weights"
-    return _create_badge(model, cells, message)
+    return _create_badge(model_id, cells, message)
 
 
 def _create_badge(label: str, cells: Sequence[Cell], message: str) -> Badge:
@@ -309,9 +309,9 @@ def draw_badge(badge: Badge, comment: str) -> str:
 def draw_matrix(by_model: Mapping[str, Sequence[Cell]], comment: str) -> str:
     """Return the picture of the largest models, after a comment."""
     cells = [cell for each in by_model.values() for cell in each]
-    models = sorted(by_model, key=lambda model: -count_parameters(by_model[model]))
+    models = sorted(by_model, key=lambda model_id: -count_parameters(by_model[model_id]))
     shown = models if len(models) <= _MOST_ROWS else models[: _MOST_ROWS - 1]
-    names = [truncate(join_lines(model), _LONGEST_NAME) for model in shown]
+    names = [truncate(join_lines(model_id), _LONGEST_NAME) for model_id in shown]
     if more := len(models) - len(shown):
         names.append(f"and {more} more")
     left = round(max((len(name) for name in names), default=0) * _LETTER + 2 * _GAP)
@@ -320,17 +320,19 @@ def draw_matrix(by_model: Mapping[str, Sequence[Cell]], comment: str) -> str:
     ]
     boxes: list[tuple[int, int, int, int, str, str]] = []
     grids = {
-        device: sorted({cell.id.opset for cell in cells if cell.id.device == device})
-        for device in dict.fromkeys(cell.id.device for cell in cells)
+        device_name: sorted({cell.id.opset for cell in cells if cell.id.device == device_name})
+        for device_name in dict.fromkeys(cell.id.device for cell in cells)
     }
     step = max(3, min(22, _OPSETS_WIDTH // max(1, sum(map(len, grids.values())))))
-    for device, opsets in grids.items():
-        width = max(step * len(opsets), round(min(len(device), 12) * _LETTER), 5 * _GAP // 2)
-        texts.append((truncate(join_lines(device), max(3, int(width / _LETTER))), left, 16, ""))
+    for device_name, opsets in grids.items():
+        width = max(step * len(opsets), round(min(len(device_name), 12) * _LETTER), 5 * _GAP // 2)
+        texts.append(
+            (truncate(join_lines(device_name), max(3, int(width / _LETTER))), left, 16, "")
+        )
         ends = f"{opsets[0]}" if len(opsets) == 1 else f"{opsets[0]}..{opsets[-1]}"
         texts.append((ends, left, 31, "soft"))
-        for row, model in enumerate(shown):
-            marks = {c.id.opset: c.mark for c in by_model[model] if c.id.device == device}
+        for row, model_id in enumerate(shown):
+            marks = {c.id.opset: c.mark for c in by_model[model_id] if c.id.device == device_name}
             slots = ((marks.get(opset), column) for column, opset in enumerate(opsets))
             for mark, group in groupby(slots, key=lambda slot: slot[0]):
                 columns = [column for _, column in group]
@@ -637,8 +639,8 @@ def describe_uncommitted(manifest: Manifest, run: RunRecord, environment: Mappin
 
 def _read_cell(row: Mapping[str, str]) -> Cell:
     """Return a cell of the table; one that did not run has no record."""
-    device = DeviceName(row["device"])
-    id = CellId(model=row["model"], opset=int(row["opset"]), device=device)
+    device_name = DeviceName(row["device"])
+    id = CellId(model=row["model"], opset=int(row["opset"]), device=device_name)
     is_known = row["status"] in set(Status)
     return Cell(id=id, record=Record(cell=id, status=Status(row["status"])) if is_known else None)
 

@@ -35,38 +35,38 @@ def iter_graphs(graph: GraphProto) -> Iterator[GraphProto]:
             yield from iter_graphs(subgraph)
 
 
-def iter_model_graphs(model: ModelProto) -> Iterator[GraphProto]:
+def iter_model_graphs(proto: ModelProto) -> Iterator[GraphProto]:
     """Yield every graph of the model, including those inside functions."""
-    yield from iter_graphs(model.graph)
-    for function in model.functions:
+    yield from iter_graphs(proto.graph)
+    for function in proto.functions:
         for node in function.node:
             for subgraph in iter_subgraphs(node):
                 yield from iter_graphs(subgraph)
 
 
-def iter_nodes(model: ModelProto) -> Iterator[NodeProto]:
+def iter_nodes(proto: ModelProto) -> Iterator[NodeProto]:
     """Yield every node of all graphs and functions, each function once."""
-    for graph in iter_model_graphs(model):
+    for graph in iter_model_graphs(proto):
         yield from graph.node
-    for function in model.functions:
+    for function in proto.functions:
         yield from function.node
 
 
-def iter_initializers(model: ModelProto) -> Iterator[TensorProto]:
+def iter_initializers(proto: ModelProto) -> Iterator[TensorProto]:
     """Yield every initializer; of a sparse one, the values."""
-    for graph in iter_model_graphs(model):
+    for graph in iter_model_graphs(proto):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
             yield sparse.values
 
 
-def iter_tensors(model: ModelProto) -> Iterator[TensorProto]:
+def iter_tensors(proto: ModelProto) -> Iterator[TensorProto]:
     """Yield every stored tensor of initializers and attributes; of a sparse one, both parts."""
     sparse_tensors = []
-    for graph in iter_model_graphs(model):
+    for graph in iter_model_graphs(proto):
         yield from graph.initializer
         sparse_tensors += graph.sparse_initializer
-    for node in iter_nodes(model):
+    for node in iter_nodes(proto):
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
@@ -78,11 +78,11 @@ def iter_tensors(model: ModelProto) -> Iterator[TensorProto]:
         yield from (sparse.values, sparse.indices)
 
 
-def index_functions(model: ModelProto) -> Functions:
+def index_functions(proto: ModelProto) -> Functions:
     """Return the model's own functions by the key of a node that calls them."""
     return {
         (normalize_domain(item.domain), item.name, getattr(item, "overload", "")): item
-        for item in model.functions
+        for item in proto.functions
     }
 
 

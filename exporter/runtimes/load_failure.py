@@ -80,16 +80,16 @@ class _TypedGraph:
     @classmethod
     def read(cls, path: Path) -> _TypedGraph:
         """Read the file without external weights, and infer types."""
-        model = onnx.load(path, load_external_data=False)
+        proto = onnx.load(path, load_external_data=False)
         nodes, types = [], {}
-        for graph in iter_graphs(onnx.shape_inference.infer_shapes(model).graph):
+        for graph in iter_graphs(onnx.shape_inference.infer_shapes(proto).graph):
             nodes += graph.node
             for value in (*graph.input, *graph.value_info, *graph.output):
                 types[value.name] = value.type
             for tensor in graph.initializer:
                 info = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
                 types[tensor.name] = info
-        imports = (i.version for i in model.opset_import if not normalize_domain(i.domain))
+        imports = (i.version for i in proto.opset_import if not normalize_domain(i.domain))
         return cls(tuple(nodes), types, next(imports, 1))
 
     def find_node(self, operator: str, name: str) -> NodeProto | None:

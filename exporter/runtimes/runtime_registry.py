@@ -83,8 +83,8 @@ class DriverSession:
             raise _FAILURES[failure.kind](message) from failure
         self._output_names = self._driver.output_names
         if not self._output_names:
-            model = onnx.load(str(path), load_external_data=False)
-            self._output_names = tuple(item.name for item in model.graph.output)
+            proto = onnx.load(str(path), load_external_data=False)
+            self._output_names = tuple(item.name for item in proto.graph.output)
         if kernels.libraries:
             self._require_own_functions()
 
@@ -107,8 +107,8 @@ class DriverSession:
 
     def _require_own_functions(self) -> None:
         """Raise LoadFailure if a registered kernel may replace a function of the file."""
-        model = onnx.load(str(self._path), load_external_data=False)
-        functions = {f"{item.domain}::{item.name}" for item in model.functions}
+        proto = onnx.load(str(self._path), load_external_data=False)
+        functions = {f"{item.domain}::{item.name}" for item in proto.functions}
         operators = self._placement.operators if self._placement else None
         if operators is None and functions:
             raise LoadFailure(

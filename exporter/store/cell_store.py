@@ -158,7 +158,7 @@ class Store(ResultCache):
             decisions,
             to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
             reasons=reasons,
-            rechecks={c: model for c, model in decisions.rechecks.items() if c not in hits},
+            rechecks={c: model_id for c, model_id in decisions.rechecks.items() if c not in hits},
             hits={cell: decisions.reasons[cell] for cell in hits},
         )
 
@@ -197,7 +197,7 @@ class Store(ResultCache):
         Returns:
             Why a cell cannot be restored.
         """
-        model = job.spec.id
+        model_id = job.spec.id
         main = FolderRecords(JobFolder(Path(job.folder)))
         groups: dict[str, dict[CellId, StoreEntry]] = {}
         for cell in job.cells():
@@ -205,7 +205,7 @@ class Store(ResultCache):
         problems: dict[CellId, str] = {}
         # Cells with the same PyTorch outputs belong together. The largest group has priority.
         for index, group in enumerate(sorted(groups.values(), key=len, reverse=True)):
-            part = main if index == 0 else FolderRecords(stored.build.create_folder(model))
+            part = main if index == 0 else FolderRecords(stored.build.create_folder(model_id))
             for cell, entry in group.items():
                 if problem := self.restore(entry, part.folder.path):
                     problems[cell] = problem
@@ -219,7 +219,7 @@ class Store(ResultCache):
         if not main.by_cell:
             return problems
         write_json(main.folder.job, job)
-        old = stored.get_model(model)
+        old = stored.get_model(model_id)
         mark_flaky(old, main)
 
         def has_valid_file(record: Record) -> bool:
@@ -230,7 +230,7 @@ class Store(ResultCache):
         if any(each.cell in planned and validator.is_valid(each) for each in dropped):
             message = "its store entry does not match the other results of the model"
             return dict.fromkeys(job.cells(), message)
-        stored.replace_model(model, main)
+        stored.replace_model(model_id, main)
         return problems
 
     def find_all(
@@ -325,7 +325,7 @@ class Store(ResultCache):
                 mark_used(self._files, name)
         return ""
 
-    def put(self, records: Collection[Record], folder: JobFolder) -> str:
+    def put(self, records: Collection[Record], job_folder: JobFolder) -> str:
         """Store the cells that are storable.
 
         Returns:
@@ -335,8 +335,8 @@ class Store(ResultCache):
             warning, self._warning = self._warning, ""
             return warning
         problem = ""
-        paths = sorted(path for path, _ in walk_files(folder.path))
-        names = {path.relative_to(folder.path).as_posix(): path for path in paths}
+        paths = sorted(path for path, _ in walk_files(job_folder.path))
+        names = {path.relative_to(job_folder.path).as_posix(): path for path in paths}
         files: dict[str, StoredFile] = {}
         for record in records:
             try:

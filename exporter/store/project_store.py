@@ -47,7 +47,7 @@ def open_store(project: Project, environment: Mapping[str, str]) -> Store | None
     Raises:
         ExporterError: MANIFEST if an environment variable has an invalid value.
     """
-    build = BuildFolder.from_project(project).path
+    build_path = BuildFolder.from_project(project).path
     setting = environment.get(STORE_VARIABLE) or project.store
     if setting == NO_STORE:
         return None
@@ -57,7 +57,7 @@ def open_store(project: Project, environment: Mapping[str, str]) -> Store | None
         message = f"{READ_ONLY_VARIABLE}: expected 1 or 0, got '{flag}'"
         raise ExporterError(ExitCode.MANIFEST, message)
     is_read_only = flag.lower() in _YES
-    default_folder = build / ".store"  # the id of a model cannot begin with a dot
+    default_folder = build_path / ".store"  # the id of a model cannot begin with a dot
     if is_remote(setting):
         remote = _open_remote(project, setting, environment, is_read_only=is_read_only)
         return Store(default_folder, limits, remote=remote)

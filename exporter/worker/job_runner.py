@@ -92,13 +92,13 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
     """
     keep_one_thread()
     gc.set_threshold(*_GC_THRESHOLDS)
-    folder = JobFolder(Path(job.folder))
+    job_folder = JobFolder(Path(job.folder))
     output = JobOutput(
         job=job,
         spec=job.spec,
-        folder=folder,
+        folder=job_folder,
         root=Path(job.root),
-        start=JobStart.measure(folder.job),
+        start=JobStart.measure(job_folder.job),
         opened=OpenedFiles(trace=traces_files),
         read=watch_variables(),
         search_path=read_loaded_state(SEARCH_PATH, Path(job.root)),
@@ -163,10 +163,12 @@ def _compute_reference(
 ) -> PreparedJob:
     spec = output.spec
     root = output.root
-    folder = output.folder
-    reference = compute_reference(model, spec, root, folder, loaded.change)
+    job_folder = output.folder
+    reference = compute_reference(model, spec, root, job_folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
-    weights, weight_inputs = weight_interface.describe_weights(model, spec, inputs, names, folder)
+    weights, weight_inputs = weight_interface.describe_weights(
+        model, spec, inputs, names, job_folder
+    )
     # After the import of the model, whose code may silence them, too.
     has_captures = any(opset.route.exporter == "dynamo" for opset in output.job.opsets)
     silent = (
@@ -175,7 +177,7 @@ def _compute_reference(
     )
     update = {
         **{
-            key: compute(model, spec, inputs, folder, root)
+            key: compute(model, spec, inputs, job_folder, root)
             for key, compute in _REFERENCES.items()
             if getattr(spec, key) is not None
         },
@@ -187,7 +189,7 @@ def _compute_reference(
         },
     }
     reference = reference.model_copy(update=update)
-    write_json(folder.reference, reference)
+    write_json(job_folder.reference, reference)
     initial = (f"{INITIAL_WEIGHTS}{spec.seed}",) if loaded.has_initial_weights else ()
     return PreparedJob(
         output=output,

@@ -127,10 +127,10 @@ def _adapt_record(job: Job, cell: CellId, records: Iterable[Record]) -> Record |
 
 def _write_name(path: Path, name: str) -> None:
     """Write the name of a model into the metadata of its file."""
-    model = read_model(path)
-    for item in model.metadata_props:
+    proto = read_model(path)
+    for item in proto.metadata_props:
         item.value = name if item.key == "exporter.model" else item.value
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    path.write_bytes(proto.SerializeToString(deterministic=True))
 
 
 def _update_records(

@@ -151,11 +151,11 @@ def compare_samples(
     samples: Sequence[Sample],
     checked: CheckedFile,
     session: Session,
-    device: str,
+    device_name: str,
 ) -> CheckResult:
     """Run every sample and compare every output, even if the first sample fails."""
     try:
-        results = [_compare_sample(sample, checked, session, device) for sample in samples]
+        results = [_compare_sample(sample, checked, session, device_name) for sample in samples]
     except DamagedSample as error:
         message = f"PyTorch's outputs cannot be read: {error}"
         return CheckResult(check=check, status=Status.ERROR, message=message)
@@ -179,7 +179,7 @@ def compare_samples(
 
 
 def _compare_sample(
-    sample: Sample, checked: CheckedFile, session: Session, device: str
+    sample: Sample, checked: CheckedFile, session: Session, device_name: str
 ) -> SampleResult:
     if sample.error:
         return SampleResult(sample=sample, problems=(_format_pytorch_failure(sample),))
@@ -198,17 +198,17 @@ def _compare_sample(
     if len(values) != len(names):
         problem = f"the runtime gives {len(values)} outputs, declared {len(names)}"
         return SampleResult(sample=sample, problems=(problem,))
-    compared = compare_values(values, data, sample, checked, device)
+    compared = compare_values(values, data, sample, checked, device_name)
     is_tied = False
     if any(result.problem for _, result in compared):
         for other in list_alternatives(values, data):
             inexact = sample.model_copy(update={"exact": False})
-            results = compare_values(values, other, inexact, checked, device)
+            results = compare_values(values, other, inexact, checked, device_name)
             if not any(result.problem for _, result in results):
                 compared, is_tied = results, True
                 break
         else:
-            compared = _mark_selections(compared, data, sample, checked, device)
+            compared = _mark_selections(compared, data, sample, checked, device_name)
     problems = (
         *find_undeclared_outputs(checked.spec.outputs, data.outputs, sample.axes),
         *(f"{name}: {result.problem}" for name, result in compared if result.problem),
@@ -227,11 +227,13 @@ def compare_values(
     data: SampleData,
     sample: Sample,
     checked: CheckedFile,
-    device: str,
+    device_name: str,
 ) -> list[tuple[str, Comparison]]:
     indices = range(len(checked.spec.outputs))
     is_usual = bool(sample.scales)
-    outputs = [ComparedOutput(checked, index, device, sample.exact, is_usual) for index in indices]
+    outputs = [
+        ComparedOutput(checked, index, device_name, sample.exact, is_usual) for index in indices
+    ]
     ordered = list(values)
     if any(output.compare and output.compare.rows for output in checked.spec.outputs):
         ordered = list(order_rows(values, data, outputs))
@@ -249,7 +251,7 @@ def _mark_selections(
     data: SampleData,
     sample: Sample,
     checked: CheckedFile,
-    device: str,
+    device_name: str,
 ) -> list[tuple[str, Comparison]]:
     """Mark the outputs in which PyTorch with other rounding selects as many other elements."""
     pairs = zip(checked.spec.outputs, data.selections, strict=False)
@@ -258,7 +260,7 @@ def _mark_selections(
     shares: dict[str, float] = {}
     if data.tied_outputs:
         for outputs in data.rounded_outputs:
-            for name, result in compare_values(outputs, data, sample, checked, device):
+            for name, result in compare_values(outputs, data, sample, checked, device_name):
                 if result.problem and name not in known:
                     shares[name] = max(shares.get(name, 0.0), _read_share(result))
     return [

@@ -169,11 +169,11 @@ def describe_gate(result: GateResult) -> Iterator[Annotation]:
         )
 
 
-def write_pages(build: Path, page: str) -> None:
+def write_pages(build_path: Path, page: str) -> None:
     """Write the page, and the form of it that fits into a comment of a pull request."""
     try:
-        write_text(build / "gate.md", page)
-        write_text(build / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+        write_text(build_path / "gate.md", page)
+        write_text(build_path / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
     except ExporterError as error:  # the checkout is read-only
         print_error(f"warning: {error}; the verdict is not written to a page")
 

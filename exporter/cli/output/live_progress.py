@@ -89,10 +89,10 @@ class LiveProgress(LineProgress):
             texts.append(f"{remaining} left")
         head.add_row(bar, ", ".join(texts))
         table = Table.grid(padding=(0, 2))
-        for (model, _), (announcement, since) in self._in_progress.items():
+        for (model_id, _), (announcement, since) in self._in_progress.items():
             opsets = format_opsets(cell.opset for cell in announcement.cells)
             clock = _format_clock(now - since)
-            table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, clock)
+            table.add_row(f"  {model_id}", f"opset {opsets}", announcement.stage, clock)
         if not self._in_progress and not self.done and self.total:
             table.add_row("  starting PyTorch")
         return Group(head, table)

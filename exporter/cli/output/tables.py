@@ -57,8 +57,8 @@ def make_summary(
     existing = [record for record in records if record]
     red = [record for record in existing if record.status.is_red]
     lines: list[tuple[str, str | None]] = []
-    for device in dict.fromkeys(planned.cell.device for planned in plan.selected if grid):
-        cells = [planned for planned in plan.selected if planned.cell.device == device]
+    for device_name in dict.fromkeys(planned.cell.device for planned in plan.selected if grid):
+        cells = [planned for planned in plan.selected if planned.cell.device == device_name]
         rows = format_grid(cells, by_cell, manifest.project.style)
         lines += [(line, None) for line in ("", *rows)]
     thorough = sum(record.thorough for record in existing)
@@ -122,19 +122,19 @@ def format_grid(
     opsets = sorted({planned.cell.opset for planned in cells})
     models = dict.fromkeys(planned.cell.model for planned in cells)
     by_opset = {(planned.cell.model, planned.cell.opset): planned for planned in cells}
-    device = cells[0].cell.device
-    width = max(len(name) for name in (device, *models))
-    lines = [f"{device:{width}}  " + " ".join(f"{opset:2}" for opset in opsets)]
-    for model in models:
+    device_name = cells[0].cell.device
+    width = max(len(name) for name in (device_name, *models))
+    lines = [f"{device_name:{width}}  " + " ".join(f"{opset:2}" for opset in opsets)]
+    for model_id in models:
         marks = []
         for opset in opsets:
-            if planned := by_opset.get((model, opset)):
+            if planned := by_opset.get((model_id, opset)):
                 mark = choose_mark(records.get(planned.cell))
                 # A symbol has two columns, a letter one.
                 marks.append(mark.symbol if style == "emoji" else f" {mark.letter}")
             else:
                 marks.append("  ")
-        lines.append(f"{model:{width}}  {' '.join(marks)}".rstrip())
+        lines.append(f"{model_id:{width}}  {' '.join(marks)}".rstrip())
     return lines
 
 
@@ -153,9 +153,9 @@ def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | 
         if record.status is Status.UNAVAILABLE:
             key = (str(record.cell.device), mask_numbers(record.message))
             groups.setdefault(key, []).append(record)
-    for (device, _), group in groups.items():
+    for (device_name, _), group in groups.items():
         count = pluralize(len(group), "cell")
-        yield f"{device}: {count} unavailable: {join_lines(group[0].message)}", None
+        yield f"{device_name}: {count} unavailable: {join_lines(group[0].message)}", None
 
 
 def _format_red_groups(

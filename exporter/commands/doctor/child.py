@@ -72,10 +72,10 @@ def probe_device(device: Device) -> str:
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y"))
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "add", [x], [y])
     opsets = [helper.make_opsetid("", _OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "add.onnx"
-        save(model, path)
+        save(proto, path)
         try:
             session = open_session(path, device)
             [output] = session.run({"x": np.asarray(_INPUT, dtype=np.float32)})

@@ -353,21 +353,23 @@ def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Itera
 
 def examine_build(manifest: Manifest) -> Iterator[Diagnosis]:
     """Compare each result with the project and each artifact with its record."""
-    build = BuildFolder.from_project(manifest.project)
-    if build.path.is_symlink():
-        message = f"{build.path.name} is a symlink: build output is never written through one"
+    build_folder = BuildFolder.from_project(manifest.project)
+    if build_folder.path.is_symlink():
+        message = (
+            f"{build_folder.path.name} is a symlink: build output is never written through one"
+        )
         yield Diagnosis.problem("build", message)
-    elif not build.path.is_dir():
+    elif not build_folder.path.is_dir():
         yield Diagnosis.ok("build", f"there is no {manifest.project.build} yet")
     else:
-        if paths := list(list_inaccessible(build.path)):
+        if paths := list(list_inaccessible(build_folder.path)):
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
             message = f"{paths[0]}{more}: cannot be read or changed{describe_owner(paths[0])}"
             yield Diagnosis.problem("build", message)
         if manifest.models:
-            yield from _examine_records(manifest, build)
-        if build.results.exists():
-            yield _compare_tools(build.results)
+            yield from _examine_records(manifest, build_folder)
+        if build_folder.results.exists():
+            yield _compare_tools(build_folder.results)
 
 
 def examine_store(store: Store | None) -> Diagnosis:
@@ -404,9 +406,9 @@ def examine_remote(store: Store | None) -> Iterator[Diagnosis]:
             yield Diagnosis.ok("remote", f"{remote.label}: can be read; {trust}{mode}")
 
 
-def _examine_records(manifest: Manifest, build: BuildFolder) -> Iterator[Diagnosis]:
-    stored, validator = StoredRecords(build), RecordValidator(manifest)
-    verifier = ArtifactVerifier(build.path)
+def _examine_records(manifest: Manifest, build_folder: BuildFolder) -> Iterator[Diagnosis]:
+    stored, validator = StoredRecords(build_folder), RecordValidator(manifest)
+    verifier = ArtifactVerifier(build_folder.path)
     damaged: dict[CellId, str] = {}
     stale: dict[CellId, str] = {}
     valid: dict[CellId, Record] = {}

@@ -148,20 +148,24 @@ def _clean_remote(remote: RemoteStore | None, limits: StoreLimits, *, dry_run: b
     print_line(f"remote store: {removed}; {format_bytes(evicted.remaining)} remain")
 
 
-def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) -> None:
-    with build.lock():
-        garbage = find_garbage(build.path, cells)
-        foreign = {item: build.find_foreign_path(item.path) for item in garbage}
+def _clean_build(build_folder: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) -> None:
+    with build_folder.lock():
+        garbage = find_garbage(build_folder.path, cells)
+        foreign = {item: build_folder.find_foreign_path(item.path) for item in garbage}
         items = [item for item in garbage if foreign[item] is None]
         if not dry_run:
             for item in items:
                 remove_garbage(item)
     print_table(
-        (item.path.relative_to(build.path.parent).as_posix(), format_bytes(item.size), item.reason)
+        (
+            item.path.relative_to(build_folder.path.parent).as_posix(),
+            format_bytes(item.size),
+            item.reason,
+        )
         for item in items
     )
     for path in filter(None, foreign.values()):
-        name = path.relative_to(build.path.parent).as_posix()
+        name = path.relative_to(build_folder.path.parent).as_posix()
         print_line(f"{name}: stays, since no export wrote it; remove it yourself")
     size = sum(item.size for item in items)
     print_line(_format_removed(len(items), "item", size, dry_run=dry_run))

@@ -30,7 +30,7 @@ class Garbage:
     """The freed bytes. A file with a second name elsewhere frees none."""
 
 
-def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
+def find_garbage(build_path: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
     """Search the folders that an export created, for file names of an export.
 
     A record precedes its files. A file of uncertain origin stays, and so does a stale result. The
@@ -39,14 +39,14 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
     by_suffix: dict[str, list[CellId]] = {"": []}
     for cell in cells:
         by_suffix.setdefault(cell.device.suffix, []).append(cell)
-    garbage = _search_build(build, by_suffix[""])
-    rehearsals = build / REHEARSALS_FOLDER
-    if _is_folder(build):
+    garbage = _search_build(build_path, by_suffix[""])
+    rehearsals = build_path / REHEARSALS_FOLDER
+    if _is_folder(build_path):
         garbage += [
             _make_garbage(path, "a rehearsal; another one writes it again")
             for path in _list_folder(rehearsals)
         ]
-        for path in _list_folder(build / PARTS_FOLDER):
+        for path in _list_folder(build_path / PARTS_FOLDER):
             if path.name in by_suffix:
                 garbage += _search_build(path, by_suffix[path.name])
             else:
@@ -54,23 +54,23 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
     return tuple(garbage)
 
 
-def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
+def _search_build(build_path: Path, cells: Iterable[CellId]) -> list[Garbage]:
     """Search the build folder of the project or a part of it."""
     by_model: dict[str, set[tuple[int, str]]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))
     garbage: list[Garbage] = []
-    if _is_folder(build):
-        for path in sorted(build.iterdir()):
-            folder = JobFolder(path)
-            is_job = folder.job.is_file() and not folder.job.is_symlink()
-            is_export = is_job and _is_folder(path) and _is_folder(folder.records)
+    if _is_folder(build_path):
+        for path in sorted(build_path.iterdir()):
+            job_folder = JobFolder(path)
+            is_job = job_folder.job.is_file() and not job_folder.job.is_symlink()
+            is_export = is_job and _is_folder(path) and _is_folder(job_folder.records)
             if path.name.startswith(".") or not is_export:
                 continue
             if path.name not in by_model:
                 garbage.append(_make_garbage(path, "no manifest contains this model"))
             else:
-                garbage += _search_model(folder, by_model[path.name])
+                garbage += _search_model(job_folder, by_model[path.name])
     return garbage
 
 
@@ -82,31 +82,31 @@ def remove_garbage(garbage: Garbage) -> None:
         garbage.path.unlink(missing_ok=True)
 
 
-def _search_model(folder: JobFolder, cells: set[tuple[int, str]]) -> Iterator[Garbage]:
+def _search_model(job_folder: JobFolder, cells: set[tuple[int, str]]) -> Iterator[Garbage]:
     opsets = {opset for opset, _ in cells}
     records: list[Path] = []
-    for path in _list_folder(folder.records):
+    for path in _list_folder(job_folder.records):
         match = _RECORD.fullmatch(path.name)
         if match and (int(match[1]), match[2]) not in cells:
             yield _make_garbage(path, "no manifest contains this cell")
         elif match:
             records.append(path)
-    for path in (*_list_folder(folder.path), *_list_folder(folder.log(None).parent)):
+    for path in (*_list_folder(job_folder.path), *_list_folder(job_folder.log(None).parent)):
         match = _OPSET.fullmatch(path.name)
         # ONNX files are in the folder itself. Logs and reports of the exporter are in `logs`.
-        is_in_place = (path.suffix == ".onnx") == (path.parent == folder.path)
+        is_in_place = (path.suffix == ".onnx") == (path.parent == job_folder.path)
         if match and int(match[1]) not in opsets and is_in_place:
             yield _make_garbage(path, "no manifest contains this opset")
         elif _UNFINISHED.fullmatch(path.name):
             yield _make_garbage(path, "it is incomplete")
-    used = _find_used_weights(folder, records, opsets)
-    for path in _list_folder(folder.path):
+    used = _find_used_weights(job_folder, records, opsets)
+    for path in _list_folder(job_folder.path):
         if used is not None and _WEIGHTS.fullmatch(path.name) and path.name not in used:
             yield _make_garbage(path, "no file refers to it")
 
 
 def _find_used_weights(
-    folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]
+    job_folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]
 ) -> set[str] | None:
     """Return the external data of all recorded files.
 
@@ -114,7 +114,7 @@ def _find_used_weights(
         The file names, or None if a record cannot be read or a file has no record.
     """
     names: set[str] = set()
-    unrecorded = {opset for opset in opsets if folder.model(opset).exists()}
+    unrecorded = {opset for opset in opsets if job_folder.model(opset).exists()}
     for path in records:
         record = Record.find(path, CELL_LIMIT)
         if record is None:

@@ -53,10 +53,10 @@ from exporter.worker.verify.run_checks import FileProof
 _FIX = "export the model again"
 
 
-def list_open_inputs(model: ModelProto) -> list[ValueInfoProto]:
+def list_open_inputs(proto: ModelProto) -> list[ValueInfoProto]:
     """Return the graph inputs without a value in the file, which a runner supplies."""
-    stored = {tensor.name for tensor in model.graph.initializer}
-    return [item for item in model.graph.input if item.name not in stored]
+    stored = {tensor.name for tensor in proto.graph.initializer}
+    return [item for item in proto.graph.input if item.name not in stored]
 
 
 class UnsupportedSample(Exception):
@@ -79,7 +79,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         return TargetResult(problems=(f"reference.json: {_FIX}",))
     reference = stored.select(built.find_route(target.opset))
     try:
-        model = read_model(target.folder / MODEL)
+        proto = read_model(target.folder / MODEL)
     except UnreadableModel as error:
         return TargetResult(problems=(str(error),))
     checked = CheckedFile(
@@ -88,7 +88,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         spec=spec.resolve_cell(target.opset),
         reference=reference,
     )
-    writer = _FolderWriter(spec, target, checked, list_open_inputs(model))
+    writer = _FolderWriter(spec, target, checked, list_open_inputs(proto))
     for sample in reference.all_samples:
         try:
             writer.add(sample)
@@ -99,7 +99,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
     writer.add_weights()
     _write_example(target.folder, writer)
     write_json(JobFolder(target.folder).reference, reference)
-    _describe_file(target, spec, model)
+    _describe_file(target, spec, proto)
     return TargetResult(
         notes=tuple(writer.notes),
         sets=tuple(writer.sets),
@@ -108,7 +108,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
     )
 
 
-def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) -> None:
+def _describe_file(target: PublishTarget, spec: ModelSpec, proto: ModelProto) -> None:
     """Append the entry's description to the file: protobuf merges concatenated messages."""
     described = ModelProto()
     if spec.description:
@@ -118,7 +118,7 @@ def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) ->
         # ONNX has 16, 16 and 32 bits for the parts of `1.2.0`.
         described.model_version = major << 48 | rest[0] << 32 | rest[1] if rest else major
     values = {"model_author": spec.owner, "model_license": spec.license}
-    known = {item.key for item in model.metadata_props}
+    known = {item.key for item in proto.metadata_props}
     for key, value in {**values, "exporter.commit": target.commit}.items():
         if value and key not in known:
             described.metadata_props.add(key=key, value=value)

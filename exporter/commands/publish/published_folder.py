@@ -75,14 +75,14 @@ def choose_file(
 ) -> Candidate | Omission:
     """Decide about the file of all cells of one opset of a model."""
     first = planned[0].cell
-    model, file = first.model, first.model_copy(update={"device": DeviceName()})
+    model_id, file = first.model, first.model_copy(update={"device": DeviceName()})
     cells = [item.cell for item in planned if not item.skip]
     if not cells:
         return Omission(file, f"the manifest skips it: {planned[0].skip}", is_refused=False)
     for cell in cells:
         if cell not in records:
             reason = missing.get(cell, "it has not been exported yet")
-            fix = f"run `exporter export {model}`"
+            fix = f"run `exporter export {model_id}`"
             return Omission(file, f"no result on {cell.device}: {reason}; {fix}")
     proofs = tuple(records[cell] for cell in cells)
     if (failures := _format_failures(proofs)) and not include_red:
@@ -92,13 +92,13 @@ def choose_file(
     if not artifacts:
         return Omission(file, "; ".join(filter(None, ("there is no file", failures))))
     if len(artifacts) > 1:
-        reason = f"its devices were proved on different files; run `exporter export {model}`"
+        reason = f"its devices were proved on different files; run `exporter export {model_id}`"
         return Omission(file, reason)
     initial = next((each.initial_weights for each in proofs if each.initial_weights), "")
     if initial and not include_initial:
         return Omission(file, f"it has {initial}; set `weights` in the entry, or add `--initial`")
     (artifact,) = artifacts.values()
-    return Candidate(model=model, opset=first.opset, artifact=artifact, records=proofs)
+    return Candidate(model=model_id, opset=first.opset, artifact=artifact, records=proofs)
 
 
 def _format_failures(records: Iterable[Record]) -> str:

@@ -48,7 +48,7 @@ _LOCK = ".lock"
 _MIN_AGE = 60.0
 
 
-def prepare_destination(destination: Path, build: Path) -> Path:
+def prepare_destination(destination: Path, build_path: Path) -> Path:
     """Return the absolute path of the folder, and create it if it is missing.
 
     Raises:
@@ -59,7 +59,7 @@ def prepare_destination(destination: Path, build: Path) -> Path:
         problem = "is a symlink; name another folder"
     elif destination.exists() and not destination.is_dir():
         problem = "is not a folder; name another one"
-    elif destination.resolve().is_relative_to(build.resolve()):
+    elif destination.resolve().is_relative_to(build_path.resolve()):
         problem = "is in the build folder, which is temporary; name another folder"
     if problem:
         raise ExporterError(ExitCode.ENVIRONMENT, f"{destination}: {problem}")
@@ -174,15 +174,15 @@ def publish(
         ExporterError: ENVIRONMENT if another run has locked the build folder, or a symlink is in
             the destination.
     """
-    build = BuildFolder.from_project(manifest.project)
-    with build.lock(), open_private_folder(destination) as private:
-        verifier = ArtifactVerifier(build.path)
+    build_folder = BuildFolder.from_project(manifest.project)
+    with build_folder.lock(), open_private_folder(destination) as private:
+        verifier = ArtifactVerifier(build_folder.path)
         for model, group in groupby(candidates, key=lambda candidate: candidate.model):
             (private / model).mkdir()
             publisher = _ModelPublisher(
                 project=manifest.project,
-                spec=_resolve_inputs_from(manifest.find_model(model), build),
-                built=build.model_folder(model).path.resolve(),
+                spec=_resolve_inputs_from(manifest.find_model(model), build_folder),
+                built=build_folder.model_folder(model).path.resolve(),
                 folder=private / model,
                 destination=destination / model,
                 tools=dict(tools),
@@ -305,11 +305,11 @@ class _ModelPublisher:
         yield from zip(items, results, strict=True)
 
 
-def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:
+def _resolve_inputs_from(spec: ModelSpec, build_folder: BuildFolder) -> ModelSpec:
     """Return the contract with the call of `inputs_from`, which has the shapes of the inputs."""
     if spec.inputs_from is None:
         return spec
-    resolved = ModelSpec.find(build.model_folder(spec.id).contract, CELL_LIMIT)
+    resolved = ModelSpec.find(build_folder.model_folder(spec.id).contract, CELL_LIMIT)
     if resolved is None:
         return spec
     call = {"inputs": resolved.inputs, "axes": resolved.axes, "outputs": resolved.outputs}

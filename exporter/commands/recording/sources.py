@@ -262,15 +262,15 @@ def describe_configuration(
         raise _wrong(f"{source}: {message}")
     arguments = {"name": name, "config": str(file)}
     call = _call("describe_transformers", source, arguments, environment)
-    model, is_trained = f"transformers.{name}", any(config.glob("*.safetensors"))
+    model_id, is_trained = f"transformers.{name}", any(config.glob("*.safetensors"))
     path = file.parent if is_trained else file
     text = f"str({ROOT_MARK} / {path.relative_to(root).as_posix()!r})"
-    code = f"{model}({model}.config_class.from_json_file({text}))"
+    code = f"{model_id}({model_id}.config_class.from_json_file({text}))"
     construction = Construction(
         module="transformers",
         name=name,
         init=None,
-        code=f'{model}.from_pretrained({text}, dtype="float32")' if is_trained else code,
+        code=f'{model_id}.from_pretrained({text}, dtype="float32")' if is_trained else code,
         imports=("pathlib", "transformers"),
         reason="its configuration is a file",
     )

@@ -14,7 +14,11 @@ def select_suffix(manifest: Manifest, name: str) -> Manifest:
     active = "" if name == CURRENT else name
     selected = (
         model.model_copy(
-            update={"devices": tuple(device for device in model.devices if device.suffix == active)}
+            update={
+                "devices": tuple(
+                    device_name for device_name in model.devices if device_name.suffix == active
+                )
+            }
         )
         for model in manifest.models
     )

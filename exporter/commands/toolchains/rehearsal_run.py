@@ -118,7 +118,7 @@ def export_with_packages(
         raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
     name = "-".join(filter(None, (installed.folder.name, options.exporter)))
     builds = BuildFolder.from_project(project).path / toolchains.REHEARSALS_FOLDER
-    build = BuildFolder(builds / name)
+    build_folder = BuildFolder(builds / name)
     arguments = ["--no-store", f"--suffix={CURRENT}"]
     if options.jobs:
         arguments.append(f"--jobs={options.jobs}")
@@ -127,7 +127,7 @@ def export_with_packages(
     if options.exporter:
         arguments.append(f"--exporter={options.exporter}")
     arguments += ["--", *map(str, cells)]
-    return run_nested_export(project, installed, build, arguments, environment, on_line)
+    return run_nested_export(project, installed, build_folder, arguments, environment, on_line)
 
 
 _Records = Mapping[CellId, Record]

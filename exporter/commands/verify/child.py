@@ -68,10 +68,10 @@ def read_opset(path: Path) -> int:
         ExporterError: UNREADABLE if it is not an ONNX file.
     """
     try:
-        model = read_model(path)
+        proto = read_model(path)
     except UnreadableModel as error:
         raise ExporterError(ExitCode.UNREADABLE, str(error)) from error
-    for each in model.opset_import:
+    for each in proto.opset_import:
         if not normalize_domain(each.domain) and each.version:
             return int(each.version)
     raise ExporterError(ExitCode.UNREADABLE, "imports no opset of ONNX")

@@ -127,7 +127,7 @@ def verify_folders(
     """Yield the verdict of each file on each device as soon as it is known."""
     for item in files:
         folder = item.folder
-        model = ""
+        model_id = ""
         opset = None
         digest = ""
         verdicts: tuple[DeviceVerdict, ...]
@@ -136,7 +136,7 @@ def verify_folders(
             publication = Publication.from_folder(folder)
             spec = read_contract(folder)
             message = "the folder cannot be proved"
-            model, opset = publication.model, publication.opset
+            model_id, opset = publication.model, publication.opset
             with suppress(OSError):  # the check `files` reports it
                 digest = hash_file(item.file or folder / MODEL)
                 # Evidence is about the file that an export wrote, without the added description.
@@ -147,7 +147,7 @@ def verify_folders(
             verdicts = _repeat(options, Status.ERROR, f"{message}: {problem}")
         for each in verdicts:
             yield FolderVerdict(
-                path=str(item.path), model=model, opset=opset, verdict=each, sha256=digest
+                path=str(item.path), model=model_id, opset=opset, verdict=each, sha256=digest
             )
 
 

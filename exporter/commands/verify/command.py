@@ -157,12 +157,12 @@ def _verify_with_entry(
     environment: Mapping[str, str],
 ) -> Iterator[FolderVerdict]:
     """Yield the verdicts of each file against an entry, with PyTorch's outputs."""
-    model, _, opset = entry.partition("/")
+    model_id, _, opset = entry.partition("/")
     if opset and not opset.isdecimal():
         message = f"--entry: expected MODEL or MODEL/OPSET, got '{entry}'"
         raise ExporterError(ExitCode.MANIFEST, message)
     manifest = open_project(root)
-    spec = find_entry(manifest, model)
+    spec = find_entry(manifest, model_id)
     if names:
         _choose_devices(root, names)
     require_packages()
@@ -184,7 +184,7 @@ def _verify_with_entry(
                 verdict = DeviceVerdict.from_fields(
                     record, device=record.cell.device, check=check, runtime=""
                 )
-                yield FolderVerdict(path=str(path), model=model, opset=number, verdict=verdict)
+                yield FolderVerdict(path=str(path), model=model_id, opset=number, verdict=verdict)
 
 
 def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:

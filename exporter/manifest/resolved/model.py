@@ -53,12 +53,12 @@ class Condition(FrozenModel):
     device: Annotated[str, _CONDITION] = "*"
     """A glob over device names. Without `@`, it matches the device with each suffix."""
 
-    def matches(self, opset: int, device: str | None) -> bool:
+    def matches(self, opset: int, device_name: str | None) -> bool:
         """Return whether a cell is selected; None as device only if all devices are."""
-        if device is None:
+        if device_name is None:
             is_device = self.device == "*"
         else:
-            is_device = DeviceName(device).matches(self.device)
+            is_device = DeviceName(device_name).matches(self.device)
         return is_device and (self.opsets is None or opset in self.opsets)
 
 
@@ -439,19 +439,19 @@ class ModelSpec(Keys):
         """
         return {axis.name: axis for axis in self.axes}[name]
 
-    def resolve_cell(self, opset: int, device: str | None = None) -> ModelSpec:
+    def resolve_cell(self, opset: int, device_name: str | None = None) -> ModelSpec:
         """Return the spec of one cell with its overrides applied.
 
         Without a device, overrides that depend on it are skipped.
         """
         spec = self
         for each in self.overrides:
-            if each.matches(opset, device):
+            if each.matches(opset, device_name):
                 spec = each.apply_to(spec)
         return spec
 
 
-def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
+def select_bound(spec: ModelSpec, output: Output, device_name: str) -> Bound:
     """Return the first bound that is set: of the output, then of the model.
 
     In each of them, the bound for the device precedes the bound for the dtype, and that precedes
@@ -461,8 +461,11 @@ def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
         An empty bound if the manifest sets none.
     """
     for tolerance in filter(None, (output.tolerance, spec.tolerance)):
-        general = tolerance.by_device.get(DeviceName(device).base)
-        special = tolerance.by_device.get(device, general), tolerance.by_dtype.get(output.dtype)
+        general = tolerance.by_device.get(DeviceName(device_name).base)
+        special = (
+            tolerance.by_device.get(device_name, general),
+            tolerance.by_dtype.get(output.dtype),
+        )
         for bound in (*special, tolerance):
             if bound and bound.is_set:
                 return bound
@@ -471,7 +474,12 @@ def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
 
 def has_steps(spec: ModelSpec, index: int) -> bool:
     """Return whether a device of some opset compares an output in steps."""
-    cells = ((spec.resolve_cell(o, device), device) for o in spec.opsets for device in spec.devices)
+    cells = (
+        (spec.resolve_cell(o, device_name), device_name)
+        for o in spec.opsets
+        for device_name in spec.devices
+    )
     return any(
-        select_bound(cell, cell.outputs[index], device).steps is not None for cell, device in cells
+        select_bound(cell, cell.outputs[index], device_name).steps is not None
+        for cell, device_name in cells
     )

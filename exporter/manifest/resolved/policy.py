@@ -146,17 +146,17 @@ class Gate(FrozenModel):
     """The lines of findings and limits in pyproject.toml: `fixed`, `models.NAME.fixed`,
     `limits.file_grown`; the table is ``."""
 
-    def find_policy(self, model: str) -> GatePolicy:
+    def find_policy(self, model_id: str) -> GatePolicy:
         policy = self.policy
         for each in self.models:
-            if fnmatchcase(model, each.models):
+            if fnmatchcase(model_id, each.models):
                 actions, limits = policy.actions | each.actions, policy.limits | each.limits
                 policy = GatePolicy(actions=actions, limits=limits)
         return policy
 
-    def find_line(self, model: str, key: str) -> int | None:
+    def find_line(self, model_id: str, key: str) -> int | None:
         """Return the line of a finding or limit for a model; that of the table if it has none."""
-        names = [each.models for each in self.models if fnmatchcase(model, each.models)]
+        names = [each.models for each in self.models if fnmatchcase(model_id, each.models)]
         keys = [f"models.{name}.{key}" for name in reversed(names)]
         return next((self.lines[each] for each in (*keys, key, "") if each in self.lines), None)
 

@@ -95,8 +95,8 @@ def check_shared_axes(defaults: Layer, entries: Sequence[EffectiveSettings]) -> 
         if name not in names and all(model.has_valid("inputs", "outputs") for model in users):
             message = f"no model with these defaults has this axis{suggest_name(name, names)}"
             for model in users:
-                path = (*defaults.path, "axes", name)
-                model.report.add(defaults.file.build_problem(path, message))
+                key_path = (*defaults.path, "axes", name)
+                model.report.add(defaults.file.build_problem(key_path, message))
 
 
 def _resolve_axis(
@@ -109,21 +109,21 @@ def _resolve_axis(
 ) -> Axis:
     """Return the axis with the example of the user, or None as example if there is none."""
     axis = Axis.from_fields(table, name=name, example=None, rule=rule)
-    path: KeyPath = ("axes", name)
+    key_path: KeyPath = ("axes", name)
     if axis.max is not None and axis.max < axis.min:
         entry.add_problem(
-            (*path, "max"),
+            (*key_path, "max"),
             f"{axis.max} is below the smallest size, {axis.min}; increase it or reduce `min`",
         )
     elif not list_sizes(axis, axis.min):
         message = f"{axis.multiple_of} has no multiple from {axis.min} to {axis.max}; change `max`"
-        entry.add_problem((*path, "multiple_of"), message)
+        entry.add_problem((*key_path, "multiple_of"), message)
     if "example" in table.model_fields_set and not is_free:
         message = "only outputs have this axis, so the inputs determine its size; remove it"
         if rule:
             message = f"the size of this axis is {rule.formula}; remove it"
-        entry.add_problem((*path, "example"), message)
-    examples = [((*path, "example"), table.example)] if table.example is not None else []
+        entry.add_problem((*key_path, "example"), message)
+    examples = [((*key_path, "example"), table.example)] if table.example is not None else []
     examples += [
         ((*shape.path, "shape", index), size)
         for shape in shapes
@@ -146,7 +146,9 @@ def _resolve_axis(
     return axis.model_copy(update={"example": examples[0][1] if examples and is_free else None})
 
 
-def check_size(entry: EffectiveSettings, axis: Axis, path: KeyPath, size: int) -> None:
+def check_size(entry: EffectiveSettings, axis: Axis, key_path: KeyPath, size: int) -> None:
     if not axis.allows(size):
         limits = format_size_limits(axis)
-        entry.add_problem(path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}")
+        entry.add_problem(
+            key_path, f"the axis {quote(axis.name)} takes sizes of {limits}, not {size}"
+        )

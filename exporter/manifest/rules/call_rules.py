@@ -70,20 +70,20 @@ def _check_inputs(entry: EffectiveSettings) -> None:
             entry.add_problem(("inputs", index, "optional"), f"{message}; {_OPTIONAL_FIX}")
 
 
-def _check_scalar(entry: EffectiveSettings, path: KeyPath, table: InputTable) -> None:
+def _check_scalar(entry: EffectiveSettings, key_path: KeyPath, table: InputTable) -> None:
     if table.shape:
         message = "a Python number has the shape [] in the file; write shape = []"
-        entry.add_problem((*path, "shape"), message)
+        entry.add_problem((*key_path, "shape"), message)
     dtype = resolve_dtype(entry.settings, table)
     if dtype not in _NUMBER_DTYPES:
         message = f"a Python number is int64, float32, float64 or bool, not {dtype}"
-        entry.add_problem((*path, "dtype"), message)
+        entry.add_problem((*key_path, "dtype"), message)
     elif dtype == "float32" and entry.settings.capture == "script":
         message = "a float of a scripted model is float64 in the file; write float64"
-        entry.add_problem((*path, "dtype"), message)
+        entry.add_problem((*key_path, "dtype"), message)
     if table.optional:
         message = "a Python number cannot be optional; remove `scalar` or `optional`"
-        entry.add_problem((*path, "optional"), message)
+        entry.add_problem((*key_path, "optional"), message)
 
 
 def resolve_containers(entry: EffectiveSettings) -> tuple[Container, ...]:

@@ -42,39 +42,41 @@ def resolve_custom_ops(entry: EffectiveSettings) -> tuple[CustomOp, ...]:
     operators = []
     seen: set[tuple[str, ExporterName, int]] = set()
     for index, table in enumerate(entry.settings.custom_ops):
-        path: KeyPath = ("custom_ops", index)
+        key_path: KeyPath = ("custom_ops", index)
         key = next((key for key in _EXPORTERS if getattr(table, key)), None)
         if key is None:
             if not _ONNX.fullmatch(table.name):
                 message = "an entry with only kernels needs an operator of the file: "
                 message += f'expected "domain::Operator", got {quote(table.name)}'
-                entry.add_problem((*path, "name"), message)
+                entry.add_problem((*key_path, "name"), message)
         else:
-            _check_name(entry, path, table.name, _EXPORTERS[key])
-            _check_use(entry, path, table, key)
+            _check_name(entry, key_path, table.name, _EXPORTERS[key])
+            _check_use(entry, key_path, table, key)
             identity = (table.name, _EXPORTERS[key], table.opset)
             if identity in seen:
                 message = f"{quote(table.name)} already has an entry from opset {table.opset}"
-                entry.add_problem((*path, "name"), message)
+                entry.add_problem((*key_path, "name"), message)
             seen.add(identity)
         references = {
-            key: entry.check_source((*path, key), text)
+            key: entry.check_source((*key_path, key), text)
             for key in (*_EXPORTERS, "reference")
             if (text := getattr(table, key))
         }
         if library := table.ort_library:
-            references["ort_library"] = _resolve_library(entry, (*path, "ort_library"), library)
+            references["ort_library"] = _resolve_library(entry, (*key_path, "ort_library"), library)
         operators.append(table.model_copy(update=references))
     return tuple(operators)
 
 
-def _check_name(entry: EffectiveSettings, path: KeyPath, name: str, exporter: ExporterName) -> None:
+def _check_name(
+    entry: EffectiveSettings, key_path: KeyPath, name: str, exporter: ExporterName
+) -> None:
     dynamo_name = _DYNAMO.fullmatch(name)
     suggestion = ""
     if exporter == "torchscript":
         if _TORCHSCRIPT.fullmatch(name):
             if name.startswith("onnx::"):
-                entry.add_problem((*path, "name"), "ONNX's own operators cannot be replaced")
+                entry.add_problem((*key_path, "name"), "ONNX's own operators cannot be replaced")
             return
         if dynamo_name:
             suggestion = f"{dynamo_name[1]}::{dynamo_name[2]}"
@@ -87,10 +89,12 @@ def _check_name(entry: EffectiveSettings, path: KeyPath, name: str, exporter: Ex
             suggestion = f"{name.replace('::', '.')}.default"
     hint = f"; did you mean {quote(suggestion)}?" if suggestion else ""
     form = f"{EXPORTER_TITLES[exporter]}'s form {_FORM[exporter]}"
-    entry.add_problem((*path, "name"), f"expected {form}, got {quote(name)}{hint}")
+    entry.add_problem((*key_path, "name"), f"expected {form}, got {quote(name)}{hint}")
 
 
-def _check_use(entry: EffectiveSettings, path: KeyPath, table: CustomOp, key: _ExportKey) -> None:
+def _check_use(
+    entry: EffectiveSettings, key_path: KeyPath, table: CustomOp, key: _ExportKey
+) -> None:
     """Report the entry if its exporter writes no opset of the model that it applies to."""
     expected = _EXPORTERS[key]
     exporters = map_exporters(entry)
@@ -101,26 +105,28 @@ def _check_use(entry: EffectiveSettings, path: KeyPath, table: CustomOp, key: _E
     if not opsets:
         actual = next(iter(exporters.values()))
         message = f"'{key}' is for {title}, but {EXPORTER_TITLES[actual]} exports all opsets of "
-        entry.add_problem((*path, key), f"{message}this model; use {_KEYS[actual]}")
+        entry.add_problem((*key_path, key), f"{message}this model; use {_KEYS[actual]}")
     elif table.opset > max(opsets):
         noun = "opsets" if len(opsets) > 1 else "opset"
         message = f"is never used: {title} exports {noun} {format_opsets(opsets)} of this model"
-        entry.add_problem((*path, "opset"), message)
+        entry.add_problem((*key_path, "opset"), message)
 
 
-def _resolve_library(entry: EffectiveSettings, path: KeyPath, text: str) -> str:
+def _resolve_library(entry: EffectiveSettings, key_path: KeyPath, text: str) -> str:
     """Return the library, or the function that returns its path, relative to the manifest."""
     if ":" in text:
-        return entry.check_source(path, text)
+        return entry.check_source(key_path, text)
     if text.startswith(("/", "~")) or "\\" in text:
         form = "a path relative to the manifest, with forward slashes, or a function that returns"
-        entry.add_problem(path, f"expected {form} one, got {quote(text)}")
+        entry.add_problem(key_path, f"expected {form} one, got {quote(text)}")
         return text
-    folder = entry.find_layer(path).folder
+    folder = entry.find_layer(key_path).folder
     name = posixpath.normpath(posixpath.join(folder, text))
     file, root = entry.project.root / name, entry.project.root.resolve()
     if name.startswith("../") or not file.resolve().is_relative_to(root):
-        entry.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
+        entry.add_problem(key_path, f"{quote(text)} is outside the project; use a file inside it")
     elif not file.is_file():
-        entry.add_problem(path, f"the file {quote(name)} does not exist; build the library first")
-    return entry.relate(path, text)
+        entry.add_problem(
+            key_path, f"the file {quote(name)} does not exist; build the library first"
+        )
+    return entry.relate(key_path, text)

@@ -44,7 +44,7 @@ _DTYPES = {
 
 def resolve_fill(
     entry: EffectiveSettings,
-    path: KeyPath,
+    key_path: KeyPath,
     fill: str | FillTable,
     dtype: str,
 ) -> Fill:
@@ -59,9 +59,9 @@ def resolve_fill(
         elif dtype in _INTS:
             example = "fill = { randint = [0, 10] }"
         message = f"'{kind}' does not suit {dtype}; write, for example, {example}"
-        entry.add_problem(path, message)
+        entry.add_problem(key_path, message)
     elif problem := _find_problem(entry, kind, value, dtype):
-        entry.add_problem((*path, kind), problem)
+        entry.add_problem((*key_path, kind), problem)
     match kind:
         case "uniform" | "randint":
             axis = next((each for each in value if isinstance(each, str)), "")
@@ -76,10 +76,10 @@ def resolve_fill(
         case "value":
             return Fill(kind=kind, value=value)
         case "file" | "image":
-            file = entry.check_data_file((*path, kind), value)
+            file = entry.check_data_file((*key_path, kind), value)
             return Fill(kind=kind, file=file, mode=mode if kind == "image" else "")
         case "python":
-            function = entry.check_function((*path, kind), value)
+            function = entry.check_function((*key_path, kind), value)
             return Fill(kind=kind, python=function)
         case _:
             return Fill.model_validate({"kind": kind})
@@ -137,20 +137,20 @@ def check_fills(entry: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) 
     """Report lengths, masks and pictures that do not fit the shapes of the inputs."""
     dims = (dim for shape in shapes.values() if shape.is_input for dim in shape.dims)
     axes = [dim for dim in dims if isinstance(dim, str)]
-    for path, name, fill in _list_fill_tables(entry):
+    for key_path, name, fill in _list_fill_tables(entry):
         ends = {"lengths_of": fill.lengths_of, "randint": (fill.randint or (0, 0))[-1]}
         for key, axis in ends.items():
             if isinstance(axis, str) and axis not in axes:
                 message = f"no input has this axis{suggest_name(axis, axes)}"
-                entry.add_problem((*path, key), message)
+                entry.add_problem((*key_path, key), message)
         if fill.image:
             shape = next(shape for shape in shapes.values() if shape.name == name)
             if problem := _find_image_problem(shape.dims, 3 if fill.mode in (None, "RGB") else 1):
-                entry.add_problem((*path, "image"), problem)
+                entry.add_problem((*key_path, "image"), problem)
         for key in ("mask", "padding"):
             if getattr(fill, key) and () in [s.dims for s in shapes.values() if s.name == name]:
                 message = "a scalar has no rows; add the axis of the sequence to `shape`"
-                entry.add_problem((*path, key), message)
+                entry.add_problem((*key_path, key), message)
 
 
 def _find_image_problem(dims: tuple[Dim, ...], channels: int) -> str:
@@ -180,9 +180,9 @@ def format_dims(dims: tuple[Dim, ...]) -> str:
 
 
 def resolve_inputs_from(
-    entry: EffectiveSettings, path: KeyPath, function: str
+    entry: EffectiveSettings, key_path: KeyPath, function: str
 ) -> InputsFrom | None:
     """Return the checked function that creates the call, or None if none is set."""
     if not function:
         return None
-    return InputsFrom(function=entry.check_function(path, function))
+    return InputsFrom(function=entry.check_function(key_path, function))

@@ -45,8 +45,8 @@ def resolve_artifact(entry: EffectiveSettings) -> str:
 def _resolve_file(entry: EffectiveSettings) -> str:
     settings = entry.settings
     text = settings.artifact
-    for path in _list_export_keys(entry):
-        entry.add_problem(path, _NOT_EXPORTED)
+    for key_path in _list_export_keys(entry):
+        entry.add_problem(key_path, _NOT_EXPORTED)
     if not text.endswith(".onnx"):
         entry.add_problem(_ARTIFACT, f"expected a file with the suffix .onnx, got {quote(text)}")
         return text
@@ -111,8 +111,8 @@ def _check_saved_source(entry: EffectiveSettings) -> None:
         key = "exporter" if settings.exporter != "auto" else "capture"
         if list_exporters(settings) == {exporter}:
             if settings.capture in ("strict", "draft"):
-                path = variant.find_path("capture") or ("capture",)
-                entry.add_problem(path, f"{subject} is already captured; remove this key")
+                key_path = variant.find_path("capture") or ("capture",)
+                entry.add_problem(key_path, f"{subject} is already captured; remove this key")
         elif settings.exporter != "auto" or settings.capture is not None:
             entry.add_problem(variant.find_path(key) or (key,), message)
         else:

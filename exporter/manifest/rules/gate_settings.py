@@ -22,10 +22,10 @@ from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import KeyPath, quote
 
 
-def resolve_gate(source: SettingsFile) -> Gate:
+def resolve_gate(settings_file: SettingsFile) -> Gate:
     """Return the policies with the lines of their keys; report findings that a table has twice."""
-    table = source.table.gate
-    lines, policies = {"": source.find_line(("gate",))}, []
+    table = settings_file.table.gate
+    lines, policies = {"": settings_file.find_line(("gate",))}, []
     tables: dict[KeyPath, ModelGateTable] = {(): table}
     tables |= {("models", name): each for name, each in table.models.items()}
     for start, each in tables.items():
@@ -33,14 +33,16 @@ def resolve_gate(source: SettingsFile) -> Gate:
         actions: dict[FindingKind, Action] = {}
         for action in ACTIONS:
             for index, name in enumerate(getattr(each, action)):
-                path = ("gate", *start, action, index)
+                key_path = ("gate", *start, action, index)
                 if known := actions.get(FINDINGS[name]):
                     message = f"{quote(name)} is also in `{known}`; remove one of the two"
-                    source.add_problem(path, message)
+                    settings_file.add_problem(key_path, message)
                 actions.setdefault(FINDINGS[name], action)
-                lines[f"{prefix}{name}"] = source.find_line(path)
+                lines[f"{prefix}{name}"] = settings_file.find_line(key_path)
         for key in each.limits:
-            lines[f"{prefix}limits.{key}"] = source.find_line(("gate", *start, "limits", key))
+            lines[f"{prefix}limits.{key}"] = settings_file.find_line(
+                ("gate", *start, "limits", key)
+            )
         limits = {FINDINGS[name]: limit for name, limit in each.limits.items()}
         policies.append(GatePolicy(actions=actions, limits=limits))
     return Gate(
@@ -58,7 +60,7 @@ def check_models(
 ) -> None:
     """Report policies that match no model, which are mistakes."""
     for policy in gate.models:
-        if not any(fnmatchcase(model, policy.models) for model in models):
+        if not any(fnmatchcase(model_id, policy.models) for model_id in models):
             message = f"no model matches{suggest_nearest(policy.models, models)}"
             path = (*SETTINGS_KEYS, "gate", "models", policy.models)
             report.add(file.build_problem(path, message))

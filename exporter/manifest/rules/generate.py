@@ -73,6 +73,6 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
         for index, override in enumerate(settings.overrides):
             used = override.model_fields_set & {"exporter", "capture", "options"}
             paths += [("overrides", index, key) for key in sorted(used)]
-    for path in paths:
-        entry.add_problem(path, NOT_FOR_GENERATE)
+    for key_path in paths:
+        entry.add_problem(key_path, NOT_FOR_GENERATE)
     return {"generate": settings.generate}

@@ -54,12 +54,14 @@ def resolve_cases(entry: EffectiveSettings, axes: Sequence[Axis]) -> tuple[Case,
     return tuple(cases)
 
 
-def _resolve_values(entry: EffectiveSettings, path: KeyPath, case: CaseTable) -> dict[str, Fill]:
+def _resolve_values(
+    entry: EffectiveSettings, key_path: KeyPath, case: CaseTable
+) -> dict[str, Fill]:
     """Return the fills of a case by input, and report those that do not suit their input."""
     inputs: dict[str, InputTable] = {table.name: table for table in entry.settings.inputs}
     fills = {}
     for name, value in case.values.items():
-        value_path = (*path, name)
+        value_path = (*key_path, name)
         if name not in inputs:
             entry.add_problem(value_path, f"no input has this name{suggest_name(name, inputs)}")
         elif value == OMITTED:
@@ -76,10 +78,10 @@ def _resolve_values(entry: EffectiveSettings, path: KeyPath, case: CaseTable) ->
 
 
 def _check_axes(
-    entry: EffectiveSettings, path: KeyPath, case: CaseTable, axes: Mapping[str, Axis]
+    entry: EffectiveSettings, key_path: KeyPath, case: CaseTable, axes: Mapping[str, Axis]
 ) -> None:
     for name, size in case.axes.items():
-        axis_path = (*path, "axes", name)
+        axis_path = (*key_path, "axes", name)
         if name not in axes:
             entry.add_problem(axis_path, f"no input has this axis{suggest_name(name, axes)}")
         elif rule := axes[name].rule:

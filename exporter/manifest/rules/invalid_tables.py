@@ -66,13 +66,13 @@ def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[
             yield path, _format_message(detail, path, table)
 
 
-def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
+def _format_message(detail: ErrorDetails, key_path: KeyPath, table: type[Table]) -> str:
     value = detail["input"]
     kind = detail["type"]
     context = detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            key, owner = str(path[-1]), _find_table(table, path[:-1]) or table
+            key, owner = str(key_path[-1]), _find_table(table, key_path[:-1]) or table
             text = f"unknown key{suggest_nearest(key, owner.model_fields)}"
             if key in owner.misplaced_keys:
                 text = f"is not valid here; {owner.misplaced_keys[key]}"
@@ -87,9 +87,9 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
             return f"expected 2 numbers, got {len(value)}"
         case "value_error":
             return str(context["error"])
-        case "model_type" if _find_table(table, path[:-1]) is ToleranceTable:
+        case "model_type" if _find_table(table, key_path[:-1]) is ToleranceTable:
             # A key of a tolerance that is not one of its own is a dtype or a device.
-            hint = suggest_nearest(str(path[-1]), Bound.model_fields)
+            hint = suggest_nearest(str(key_path[-1]), Bound.model_fields)
             expected = f"expected a table for a dtype or a device, got {format_value(value)}"
             return f"unknown key{hint}" if hint else expected
     if kind in _EXPECTED:
@@ -98,10 +98,10 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
 
 
-def _find_table(table: type[Table], path: KeyPath) -> type[Table] | None:
+def _find_table(table: type[Table], key_path: KeyPath) -> type[Table] | None:
     """Return the class of the table at `path`, or None if there is no table."""
     annotations: list[Any] = [table]
-    for step in path:
+    for step in key_path:
         annotations = [inner for each in annotations for inner in _list_inner(each, step)]
     tables = (each for each in annotations if isinstance(each, type) and issubclass(each, Table))
     return next(tables, None)
@@ -134,13 +134,13 @@ def _list_members(annotation: Any) -> Iterator[Any]:
 
 
 def warn_of_deprecated_keys(
-    table: type[Table], file: TomlFile, start: KeyPath, raw: Any, path: KeyPath = ()
+    table: type[Table], file: TomlFile, start: KeyPath, raw: Any, key_path: KeyPath = ()
 ) -> None:
     """Warn of the deprecated keys below `path` of the table, as Python itself warns."""
-    keys = read_keys(owner) if (owner := _find_table(table, path)) else {}
+    keys = read_keys(owner) if (owner := _find_table(table, key_path)) else {}
     items = raw.items() if isinstance(raw, dict) else enumerate(raw if type(raw) is list else ())
     for key, value in items:
-        inner = (*path, key)
+        inner = (*key_path, key)
         if isinstance(key, str) and key in keys and (ending := keys[key].deprecated):
             text = f"version {ending[0]} removes this key; use {ending[1]}"
             problem = file.build_problem((*start, *inner), text)

@@ -129,31 +129,31 @@ class EffectiveSettings:
     source_paths: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
     """The table with `repeat` of each copy, such as `("inputs", 5)`."""
 
-    def find_source_path(self, path: KeyPath) -> KeyPath:
-        return (*self.source_paths.get(path[:2], path[:2]), *path[2:])
+    def find_source_path(self, key_path: KeyPath) -> KeyPath:
+        return (*self.source_paths.get(key_path[:2], key_path[:2]), *key_path[2:])
 
-    def relate(self, path: KeyPath, name: str) -> str:
+    def relate(self, key_path: KeyPath, name: str) -> str:
         """Return a name in the layer at `path` relative to the model's own manifest."""
-        folder, own_folder = self.find_layer(path).folder, self.own_layer.folder
+        folder, own_folder = self.find_layer(key_path).folder, self.own_layer.folder
         if folder == own_folder:
             return name
         return posixpath.relpath(posixpath.join(folder, name), own_folder or ".")
 
-    def find_layer(self, path: KeyPath) -> Layer:
+    def find_layer(self, key_path: KeyPath) -> Layer:
         """Return the layer that sets the value at `path`, or the entry if none sets it."""
-        layers = (self.origins.get(path[:length]) for length in (3, 2, 1))
+        layers = (self.origins.get(key_path[:length]) for length in (3, 2, 1))
         return next((layer for layer in layers if layer), self.own_layer)
 
-    def add_problem(self, path: KeyPath, message: str) -> None:
+    def add_problem(self, key_path: KeyPath, message: str) -> None:
         """Report a problem at the place of the value, which may be in another layer."""
-        path = self.find_source_path(path)
-        layer = self.find_layer(path)
-        problem = layer.file.build_problem((*layer.path, *path), message)
-        self.report.add(problem, model="" if layer is self.own_layer else self.id)
+        key_path = self.find_source_path(key_path)
+        layer = self.find_layer(key_path)
+        problem = layer.file.build_problem((*layer.path, *key_path), message)
+        self.report.add(problem, model_id="" if layer is self.own_layer else self.id)
 
-    def is_own(self, path: KeyPath) -> bool:
+    def is_own(self, key_path: KeyPath) -> bool:
         """Return whether the entry itself sets the value, and no layer below it."""
-        return self.find_layer(self.find_source_path(path)) is self.own_layer
+        return self.find_layer(self.find_source_path(key_path)) is self.own_layer
 
     def has_valid(self, *keys: str) -> bool:
         """Return whether all keys exist and are valid, as rules require."""
@@ -166,13 +166,13 @@ class EffectiveSettings:
         own_keys = (key for key in keys if self.origins.get((key,)) is self.own_layer)
         return (next(own_keys, keys[0]),)
 
-    def check_source(self, path: KeyPath, text: str) -> str:
+    def check_source(self, key_path: KeyPath, text: str) -> str:
         """Check a source and return it relative to the model's own manifest."""
         location, _, attribute = text.rpartition(":")
         if not location and text.endswith(SAVED_MODELS):
-            return self.check_file(path, text)
+            return self.check_file(key_path, text)
         if location.endswith(".py"):
-            return self.check_function(path, text)
+            return self.check_function(key_path, text)
         if _MODULE.fullmatch(location) and attribute.isidentifier():
             # If the package is not installed, nothing is reported: a command that does not export
             # must also work in an environment without the packages of the models. The export
@@ -181,60 +181,64 @@ class EffectiveSettings:
                 self.project.files.add(file)
                 root = self.project.root
                 name = file.relative_to(root).as_posix() if file.is_relative_to(root) else location
-                self._check_attribute(path, file, name, attribute)
+                self._check_attribute(key_path, file, name, attribute)
             return text
         hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
         if location.endswith(SAVED_MODELS):
             hint = f"; a saved model has no attributes, use {quote(location)}"
         form = '"file.py:attribute" or "package.module:attribute"'
-        self.add_problem(path, f"expected {form}, got {quote(text)}{hint}")
+        self.add_problem(key_path, f"expected {form}, got {quote(text)}{hint}")
         return text
 
-    def check_function(self, path: KeyPath, text: str) -> str:
+    def check_function(self, key_path: KeyPath, text: str) -> str:
         """Check `file.py:attribute` and return it relative to the model's own manifest."""
         location, _, attribute = text.rpartition(":")
         if not (location.endswith(".py") and attribute.isidentifier()):
-            self.add_problem(path, f'expected "file.py:attribute", got {quote(text)}')
+            self.add_problem(key_path, f'expected "file.py:attribute", got {quote(text)}')
             return text
-        name = self._resolve_name(path, location)
+        name = self._resolve_name(key_path, location)
         if not name:
             return text
         file = self.project.find_file(name) or self.project.root / name
-        self._check_attribute(path, file, name, attribute)
-        return f"{self.relate(path, location)}:{attribute}"
+        self._check_attribute(key_path, file, name, attribute)
+        return f"{self.relate(key_path, location)}:{attribute}"
 
-    def check_functions(self, path: KeyPath, table: Table) -> Table:
+    def check_functions(self, key_path: KeyPath, table: Table) -> Table:
         """Check the functions that a table names; return it with names as `check_function`."""
         fields = type(table).model_fields
         calls = {name: getattr(table, name) for name in fields if FUNCTION in fields[name].metadata}
-        update = {name: self.check_function((*path, name), text) for name, text in calls.items()}
+        update = {
+            name: self.check_function((*key_path, name), text) for name, text in calls.items()
+        }
         return table.model_copy(update=update)
 
-    def check_data_file(self, path: KeyPath, text: str) -> str:
+    def check_data_file(self, key_path: KeyPath, text: str) -> str:
         """Check that a tensor file exists; return it relative to the model's own manifest."""
         location, key = split_data_file(text)
-        name = self.check_file(path, location)
+        name = self.check_file(key_path, location)
         return f"{name}:{key}" if key else name
 
-    def check_file(self, path: KeyPath, text: str) -> str:
+    def check_file(self, key_path: KeyPath, text: str) -> str:
         """Check that a file of the project exists; return it relative to the model's manifest."""
-        folder = self.find_layer(path).folder
+        folder = self.find_layer(key_path).folder
         if posixpath.normpath(posixpath.join(folder, text)).startswith("../"):
-            self.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
+            self.add_problem(
+                key_path, f"{quote(text)} is outside the project; use a file inside it"
+            )
             return text
-        return self.relate(path, text) if self._resolve_name(path, text) else text
+        return self.relate(key_path, text) if self._resolve_name(key_path, text) else text
 
     def list_folders(self) -> list[str]:
         """Return the folders in which the modules of a model are searched first."""
         return [str(self.project.root / self.own_layer.folder), str(self.project.root)]
 
-    def _resolve_name(self, path: KeyPath, text: str) -> str:
+    def _resolve_name(self, key_path: KeyPath, text: str) -> str:
         """Return the file relative to the project's root, or "" if it does not exist."""
         if text.startswith("/") or "\\" in text or ":" in text:
             message = "expected a path relative to the manifest, with forward slashes"
-            self.add_problem(path, f"{message}, got {quote(text)}")
+            self.add_problem(key_path, f"{message}, got {quote(text)}")
             return ""
-        name = posixpath.normpath(posixpath.join(self.find_layer(path).folder, text))
+        name = posixpath.normpath(posixpath.join(self.find_layer(key_path).folder, text))
         if self.project.find_file(name):
             return name
         file, hint = self.project.root / name, ""
@@ -242,16 +246,16 @@ class EffectiveSettings:
             names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
             if close := difflib.get_close_matches(file.stem, names, n=1):
                 hint = f"; did you mean '{close[0]}{file.suffix}'?"
-        self.add_problem(path, f"the file {quote(name)} does not exist{hint}")
+        self.add_problem(key_path, f"the file {quote(name)} does not exist{hint}")
         return ""
 
-    def _check_attribute(self, path: KeyPath, file: Path, name: str, attribute: str) -> None:
+    def _check_attribute(self, key_path: KeyPath, file: Path, name: str, attribute: str) -> None:
         module = self.project.read_names(file, name)
         if isinstance(module, Problem):
             self.report.add(module)
         elif attribute not in module.names and not module.is_open:
             hint = suggest_nearest(attribute, module.names)
-            self.add_problem(path, f"{name} does not define {quote(attribute)}{hint}")
+            self.add_problem(key_path, f"{name} does not define {quote(attribute)}{hint}")
 
 
 def merge_layers(
@@ -338,7 +342,7 @@ def resolve_conditions(
 
 
 def resolve_condition(
-    entry: EffectiveSettings, path: KeyPath, table: ConditionTable
+    entry: EffectiveSettings, key_path: KeyPath, table: ConditionTable
 ) -> tuple[int, ...] | None:
     """Check the device of a condition and return its opsets, or None if it has no opset."""
     devices = entry.settings.devices
@@ -348,25 +352,27 @@ def resolve_condition(
     ):
         hint = suggest_nearest(table.device, [*devices, *(f"*@{each}" for each in suffixes)])
         message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
-        entry.add_problem((*path, "device"), message)
+        entry.add_problem((*key_path, "device"), message)
     if table.opset is None:
         return None
     opsets = tuple(opset for opset in table.opset if opset in entry.settings.opsets)
     # A condition of the defaults is for all models, of which some may have other opsets.
-    if not opsets and entry.has_valid("opsets") and entry.is_own(path):
+    if not opsets and entry.has_valid("opsets") and entry.is_own(key_path):
         promised = format_opsets(entry.settings.opsets)
         entry.add_problem(
-            (*path, "opset"), f"matches none of the model's opsets {promised}; use one of them"
+            (*key_path, "opset"), f"matches none of the model's opsets {promised}; use one of them"
         )
     return opsets
 
 
-def resolve_tolerance(entry: EffectiveSettings, path: KeyPath, table: ToleranceTable) -> Tolerance:
+def resolve_tolerance(
+    entry: EffectiveSettings, key_path: KeyPath, table: ToleranceTable
+) -> Tolerance:
     tables, devices = table.__pydantic_extra__ or {}, entry.project.devices
     for name in tables:
         if name not in FLOATS and name not in devices:
             hint = suggest_nearest(name, [*FLOATS, *devices])
-            entry.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
+            entry.add_problem((*key_path, name), f"is neither a floating dtype nor a device{hint}")
     return Tolerance.from_fields(
         _resolve_bound(table),
         by_dtype={name: _resolve_bound(each) for name, each in tables.items() if name in FLOATS},

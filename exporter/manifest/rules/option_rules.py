@@ -40,14 +40,14 @@ def resolve_options(entry: EffectiveSettings) -> dict[str, Plain]:
     if is_exported and entry.has_valid("exporter", "capture", "opsets", "overrides"):
         _check_options(entry, ("options",), options, None)
         for index, table in enumerate(entry.settings.overrides):
-            path: KeyPath = ("overrides", index, "options")
-            _check_options(entry, path, table.options.list_explicit(), table.opset)
+            key_path: KeyPath = ("overrides", index, "options")
+            _check_options(entry, key_path, table.options.list_explicit(), table.opset)
     return _check_module_types(entry, ("options",), options)
 
 
 def _check_options(
     entry: EffectiveSettings,
-    path: KeyPath,
+    key_path: KeyPath,
     options: Mapping[str, Plain],
     opsets: tuple[int, ...] | None,
 ) -> None:
@@ -66,7 +66,7 @@ def _check_options(
             limit = "from" if other == "dynamo" else "below"
             message = f"{current} does not have the option '{key}'; {other} has it, which 'auto' "
             message += f"selects {limit} opset {FIRST_DYNAMO_OPSET}"
-            entry.add_problem((*path, key), message)
+            entry.add_problem((*key_path, key), message)
     early = [
         opset
         for opset, exporter in exporters.items()
@@ -79,23 +79,23 @@ def _check_options(
         message = f"ONNX has functions from opset {_FIRST_FUNCTION_OPSET}, not at "
         message += f"{format_opsets(early)}; write it in [[models.ID.overrides]] with "
         message += f'opset = ">={_FIRST_FUNCTION_OPSET}"'
-        entry.add_problem((*path, FUNCTIONS), message)
+        entry.add_problem((*key_path, FUNCTIONS), message)
     if "export_params" in options and not options["export_params"]:
         for key in _FOLDING_OPTIONS:
             if options.get(key):
                 message = "computes new weights, but `export_params = false` removes them from the"
-                entry.add_problem((*path, key), f"{message} file; remove one of the two")
+                entry.add_problem((*key_path, key), f"{message} file; remove one of the two")
 
 
 def _check_module_types(
-    entry: EffectiveSettings, path: KeyPath, options: Mapping[str, Any]
+    entry: EffectiveSettings, key_path: KeyPath, options: Mapping[str, Any]
 ) -> dict[str, Plain]:
     types = options.get(FUNCTIONS)
     if not isinstance(types, tuple):
         return {**options}
     checked: list[Plain] = []
     for index, text in enumerate(types):
-        item: KeyPath = (*path, FUNCTIONS, index)
+        item: KeyPath = (*key_path, FUNCTIONS, index)
         if ":" in text:
             checked.append(entry.check_source(item, text))
         else:
@@ -107,17 +107,17 @@ def _check_module_types(
 def resolve_overrides(entry: EffectiveSettings) -> tuple[Override, ...]:
     overrides = []
     for index, table in enumerate(entry.settings.overrides):
-        path: KeyPath = ("overrides", index)
-        _check_keys(entry, path, table)
+        key_path: KeyPath = ("overrides", index)
+        _check_keys(entry, key_path, table)
         tolerance = None
         if table.tolerance:
-            tolerance = resolve_tolerance(entry, (*path, "tolerance"), table.tolerance)
+            tolerance = resolve_tolerance(entry, (*key_path, "tolerance"), table.tolerance)
         overrides.append(
             Override.from_fields(
                 table,
-                opsets=resolve_condition(entry, path, table),
+                opsets=resolve_condition(entry, key_path, table),
                 options=_check_module_types(
-                    entry, (*path, "options"), table.options.list_explicit()
+                    entry, (*key_path, "options"), table.options.list_explicit()
                 ),
                 tolerance=tolerance,
             )
@@ -125,16 +125,16 @@ def resolve_overrides(entry: EffectiveSettings) -> tuple[Override, ...]:
     return tuple(overrides)
 
 
-def _check_keys(entry: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
+def _check_keys(entry: EffectiveSettings, key_path: KeyPath, table: OverrideTable) -> None:
     keys = table.list_explicit()
     if not any(key in keys for key in _CONDITIONS):
         message = "needs `opset` or `device`; write settings for all cells in the entry itself"
-        entry.add_problem(path, message)
+        entry.add_problem(key_path, message)
     if all(key in _CONDITIONS for key in keys):
         names = join_words((f"`{key}`" for key in _OVERRIDDEN), "or")
-        entry.add_problem(path, f"changes nothing; needs {names}")
+        entry.add_problem(key_path, f"changes nothing; needs {names}")
     for key in keys:
         # All devices use the same file of an opset.
         if key in _OVERRIDDEN and _OVERRIDDEN[key].affects == "file" and table.device != "*":
             message = "all devices use the same file of an opset; remove `device` or this key"
-            entry.add_problem((*path, key), message)
+            entry.add_problem((*key_path, key), message)

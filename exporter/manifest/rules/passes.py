@@ -15,12 +15,12 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     """Return the functions relative to the entry, and the entry of which this is a variant."""
     calls = []
     for index, item in enumerate(entry.settings.passes):
-        path: KeyPath = (_KEY, index)
+        key_path: KeyPath = (_KEY, index)
         arguments = {} if isinstance(item, str) else dict(item.__pydantic_extra__ or {})
-        call = entry.check_function(path, item if isinstance(item, str) else item.call)
+        call = entry.check_function(key_path, item if isinstance(item, str) else item.call)
         if reserved := arguments.keys() & {"source", "target", "samples"}:
             message = "is a parameter that the tool sets; give the argument another name"
-            entry.add_problem((*path, min(reserved)), message)
+            entry.add_problem((*key_path, min(reserved)), message)
         calls.append(FilePass(call=call, arguments=arguments))
     is_variant = bool(calls) and entry.is_own((_KEY,))
     parent = getattr(entry.own_layer.table, "extends", "") if is_variant else ""

@@ -53,78 +53,78 @@ _UNPROVABLE = {
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
 
-def resolve_devices(source: SettingsFile, toolchains: object, root: Path) -> dict[str, Any]:
+def resolve_devices(settings_file: SettingsFile, toolchains: object, root: Path) -> dict[str, Any]:
     """Return the devices and environments of a project by the names of its fields.
 
     `toolchains`: The table as written, which also has the names of invalid tables.
     """
-    environments = _resolve_environments(source)
-    devices = _resolve_devices(source, environments, root)
+    environments = _resolve_environments(settings_file)
+    devices = _resolve_devices(settings_file, environments, root)
     declared = toolchains if isinstance(toolchains, dict) else ()
     return {
         "devices": tuple(devices.values()),
         "environments": tuple(environments.values()),
-        "job_environments": _resolve_job_environments(source, declared),
+        "job_environments": _resolve_job_environments(settings_file, declared),
     }
 
 
 def _check_name(
-    source: SettingsFile, path: KeyPath, reserved: Collection[str] = (), other: str = ""
+    settings_file: SettingsFile, key_path: KeyPath, reserved: Collection[str] = (), other: str = ""
 ) -> None:
     """Report a name of a table with other characters; the name is the end of the path."""
-    name = str(path[-1])
+    name = str(key_path[-1])
     if not re.fullmatch(ID_PATTERN, name) or name in reserved:
         form = f"a name of a-z, 0-9, '_', '.' and '-'{other}"
-        source.add_problem(path, f"expected {form}, got {quote(name)}")
+        settings_file.add_problem(key_path, f"expected {form}, got {quote(name)}")
 
 
-def _resolve_environments(source: SettingsFile) -> dict[str, RuntimeEnvironment]:
+def _resolve_environments(settings_file: SettingsFile) -> dict[str, RuntimeEnvironment]:
     environments = {}
-    for name, table in source.table.environments.items():
+    for name, table in settings_file.table.environments.items():
         path = ("environments", name)
-        _check_name(source, path)
+        _check_name(settings_file, path)
         prefixes = {each.startswith(NPM) for each in table.requirements}
         if len(prefixes) > 1 or (table.python and True in prefixes):
             message = "packages of npm need an environment of their own, without `python`"
-            source.add_problem((*path, "requirements"), message)
+            settings_file.add_problem((*path, "requirements"), message)
         environments[name] = RuntimeEnvironment(
             name=name,
             requirements=table.requirements,
             python=table.python or "",
-            location=f"{source.file.name}:{source.find_line(path) or 1}",
+            location=f"{settings_file.file.name}:{settings_file.find_line(path) or 1}",
         )
     return environments
 
 
 def _resolve_job_environments(
-    source: SettingsFile, declared: Iterable[str]
+    settings_file: SettingsFile, declared: Iterable[str]
 ) -> dict[str, EnvironmentDefinition]:
     """Return the environments of devices with a suffix; one without requirements is invalid."""
     environments = {}
-    tables = source.table.toolchains
+    tables = settings_file.table.toolchains
     for name in declared:
         path = ("toolchains", name)
-        _check_name(source, path)
+        _check_name(settings_file, path)
         if name == CURRENT:
             message = f"{quote(name)} is the name of the project's own packages; use another name"
-            source.add_problem(path, message)
+            settings_file.add_problem(path, message)
         requirements = tables[name].requirements if name in tables else ()
         environments[name] = EnvironmentDefinition(requirements=requirements, adds_to_current=True)
     return environments
 
 
 def _resolve_devices(
-    source: SettingsFile, environments: Mapping[str, RuntimeEnvironment], root: Path
+    settings_file: SettingsFile, environments: Mapping[str, RuntimeEnvironment], root: Path
 ) -> dict[str, Device]:
     """Return the built-in devices and those of the settings, which may replace them."""
     devices = dict(BUILT_IN_DEVICES)
-    for name, table in source.table.devices.items():
+    for name, table in settings_file.table.devices.items():
         path = ("devices", name)
-        _check_name(source, path, FLOATS, " that is not a dtype")
+        _check_name(settings_file, path, FLOATS, " that is not a dtype")
         for key, message in chain(
             _find_problems(table), _find_environment_problems(table, environments)
         ):
-            source.add_problem((*path, *key.split("/")) if key else path, message)
+            settings_file.add_problem((*path, *key.split("/")) if key else path, message)
         library = table.provider_library
         if library and not (_MODULE.fullmatch(library) and ":" in library):
             library = str(root / library)  # else the name of a function

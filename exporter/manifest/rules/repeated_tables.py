@@ -58,30 +58,36 @@ def _find_texts(table: _Repeatable) -> Mapping[str, str]:
     return {key: text for key, text in texts.items() if isinstance(text, str) and text}
 
 
-def _check_repeated(entry: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
+def _check_repeated(
+    entry: EffectiveSettings, key_path: KeyPath, table: _Repeatable, name: str
+) -> bool:
     """Return whether every copy gets its own name and path; report problems."""
     count = len(entry.report)
     if isinstance(table, InputTable) and not table.name:
-        entry.add_problem(path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`")
+        entry.add_problem(
+            key_path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`"
+        )
     for key, text in _find_texts(table).items():
         placeholders = PLACEHOLDER.findall(text)
         for placeholder in placeholders:
             if placeholder != name:
                 hint = suggest_nearest(placeholder, (name,))
                 message = f"expected '{{{name}}}' of `repeat`, got '{{{placeholder}}}'{hint}"
-                entry.add_problem((*path, key), message)
+                entry.add_problem((*key_path, key), message)
         if not placeholders:
-            entry.add_problem((*path, key), f"is the same for every copy; add '{{{name}}}' to it")
+            entry.add_problem(
+                (*key_path, key), f"is the same for every copy; add '{{{name}}}' to it"
+            )
     return len(entry.report) == count
 
 
-def _check_single(entry: EffectiveSettings, path: KeyPath, table: _Repeatable) -> _Repeatable:
+def _check_single(entry: EffectiveSettings, key_path: KeyPath, table: _Repeatable) -> _Repeatable:
     """Return a table without `repeat`; report a placeholder in its path and replace it by 0."""
     call_path = _find_texts(table).get("at", "")
     placeholders = PLACEHOLDER.findall(call_path)
     for placeholder in placeholders:
         message = f"'{{{placeholder}}}' needs `repeat = {{ {placeholder} = COUNT }}` in this table"
-        entry.add_problem((*path, "at"), message)
+        entry.add_problem((*key_path, "at"), message)
     if not placeholders:
         return table
     return table.model_copy(update={"at": PLACEHOLDER.sub("0", call_path)})

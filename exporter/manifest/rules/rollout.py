@@ -29,7 +29,7 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     selects_tokens = False
     if table:
         for source, target in table.feeds.items():
-            path: KeyPath = ("rollout", "feeds", source)
+            key_path: KeyPath = ("rollout", "feeds", source)
             pairs = [(source, target)]
             if layer := PLACEHOLDER.search(source):
                 # A feed with a placeholder stands for the layers that exist.
@@ -41,7 +41,9 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
                     each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
                 ]
             if not pairs:
-                entry.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
+                entry.add_problem(
+                    key_path, f"no layer has both {quote(source)} and {quote(target)}"
+                )
             for one, other in pairs:
                 keys = [(False, one), (True, other)]
                 missing = [key for key in keys if key not in named]
@@ -50,7 +52,7 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
                     known = [each for kind, each in named if kind == is_input]
                     kind = "input" if is_input else "output"
                     text = f"no {kind} has the name {quote(name)}{suggest_name(name, known)}"
-                    entry.add_problem(path, text)
+                    entry.add_problem(key_path, text)
                     continue
                 dtypes = [resolve_dtype(entry.settings, tables[key]) for key in keys]
                 ranks = [len(named[key].dims) for key in keys]
@@ -58,15 +60,15 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
                 selects_tokens |= is_greedy
                 if other in feeds.values():
                     entry.add_problem(
-                        path, f"{quote(other)} gets an output already; remove one feed"
+                        key_path, f"{quote(other)} gets an output already; remove one feed"
                     )
                 elif dtypes[0] != dtypes[1] and not is_greedy:
                     text = f"{quote(one)} is {dtypes[0]}, and {quote(other)} is {dtypes[1]}"
-                    entry.add_problem(path, f"{text}; feed an output of the same dtype")
+                    entry.add_problem(key_path, f"{text}; feed an output of the same dtype")
                 elif ranks[0] - is_greedy != ranks[1]:
                     shown = [format_dims(named[key].dims) for key in keys]
                     text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
-                    entry.add_problem(path, f"{text}; feed an output with these dimensions")
+                    entry.add_problem(key_path, f"{text}; feed an output with these dimensions")
                 feeds[one] = other
     if entry.settings.tokens is not None and not selects_tokens:
         message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"

@@ -39,8 +39,8 @@ class SettingsFile:
     table: ProjectTable
     report: ProblemCollector
 
-    def add_problem(self, path: KeyPath, message: str) -> None:
-        self.report.add(self.file.build_problem((*SETTINGS_KEYS, *path), message))
+    def add_problem(self, key_path: KeyPath, message: str) -> None:
+        self.report.add(self.file.build_problem((*SETTINGS_KEYS, *key_path), message))
 
-    def find_line(self, path: KeyPath) -> int | None:
-        return self.file.lines.get((*SETTINGS_KEYS, *path))
+    def find_line(self, key_path: KeyPath) -> int | None:
+        return self.file.lines.get((*SETTINGS_KEYS, *key_path))

@@ -47,14 +47,14 @@ def resolve_shapes(entry: EffectiveSettings) -> tuple[NamedShape, ...]:
     tables += [(("inputs", index), each) for index, each in enumerate(entry.settings.inputs)]
     tables += [(("outputs", index), each) for index, each in enumerate(entry.settings.outputs)]
     shapes: dict[str, NamedShape] = {}
-    for path, table in tables:
+    for key_path, table in tables:
         if owner := shapes.get(table.name):
             name = format_key(entry.find_source_path(owner.path))
             message = f"{quote(table.name)} is already the name of {name}; choose another one"
-            entry.add_problem((*path, "name"), message)
+            entry.add_problem((*key_path, "name"), message)
         else:
             dims = tuple(table.shape)
-            shapes[table.name] = NamedShape(path=path, name=table.name, dims=dims, sizes={})
+            shapes[table.name] = NamedShape(path=key_path, name=table.name, dims=dims, sizes={})
     if entry.has_valid("dynamic_axes"):
         for name, axes in entry.settings.dynamic_axes.items():
             if name in shapes:
@@ -84,21 +84,21 @@ def _apply_dynamic_axes(
             for position, index in enumerate(axes)
         ]
     dims, sizes = list(shape.dims), dict(shape.sizes)
-    for path, index, name in items:
+    for key_path, index, name in items:
         if index >= len(dims):
             extent = f"has the dimensions 0 to {len(dims) - 1}" if dims else "is a scalar"
             message = f"{quote(shape.name)} {extent}, so there is no dimension {index}"
-            entry.add_problem(path, message)
+            entry.add_problem(key_path, message)
             continue
         current = dims[index]
         if isinstance(current, int):
             dims[index], sizes[index] = name, current
         elif index in sizes:
-            entry.add_problem(path, f"dimension {index} is listed twice")
+            entry.add_problem(key_path, f"dimension {index} is listed twice")
         elif current != name and isinstance(axes, dict):
             other = format_key(entry.find_source_path((*shape.path, "shape", index)))
             message = f"names the axis {quote(name)}, but {other} names it {quote(current)}"
-            entry.add_problem(path, message)
+            entry.add_problem(key_path, message)
     return NamedShape(path=shape.path, name=shape.name, dims=tuple(dims), sizes=sizes)
 
 

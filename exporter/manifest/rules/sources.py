@@ -99,8 +99,8 @@ def check_exporter(entry: EffectiveSettings) -> None:
         if settings.capture and settings.capture not in CAPTURES[exporter]:
             captures = join_words((f"'{capture}'" for capture in CAPTURES[exporter]), "or")
             message = f"'{settings.capture}' is not a capture of {title}; use {captures}"
-            path = variant.find_path("capture") or entry.first_own_key("capture", "exporter")
-            entry.add_problem(path, message)
+            key_path = variant.find_path("capture") or entry.first_own_key("capture", "exporter")
+            entry.add_problem(key_path, message)
             continue
         is_auto = settings.exporter == "auto"
         # Only an explicit 'dynamo' uses PyTorch's version converter below opset 18.
@@ -112,8 +112,8 @@ def check_exporter(entry: EffectiveSettings) -> None:
             if is_auto:
                 key = "capture"
                 fix = f"remove capture = '{settings.capture}', which selects {title} for all opsets"
-            path = variant.find_path(key) or entry.first_own_key("opsets", key)
-            entry.add_problem(path, f"{message}; {fix}")
+            key_path = variant.find_path(key) or entry.first_own_key("opsets", key)
+            entry.add_problem(key_path, f"{message}; {fix}")
 
 
 def check_sequences(entry: EffectiveSettings) -> None:

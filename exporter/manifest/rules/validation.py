@@ -49,9 +49,9 @@ def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
         if key[0] in ("format", "defaults") and len(key) == 1
     }
 
-    def build_layer(path: KeyPath, table: Settings) -> Layer:
-        broken = {str(key[-1]): each for key, each in removed.items() if key[:-1] == path}
-        return Layer(file=file, path=path, table=table, broken={**common, **broken})
+    def build_layer(key_path: KeyPath, table: Settings) -> Layer:
+        broken = {str(key[-1]): each for key, each in removed.items() if key[:-1] == key_path}
+        return Layer(file=file, path=key_path, table=table, broken={**common, **broken})
 
     return ManifestFile(
         file=file,
@@ -100,8 +100,8 @@ def _list_tables(table: type[Table]) -> Iterator[type[Table]]:
         yield from _list_tables(each)
 
 
-def _remove_key(table: Any, path: KeyPath) -> Any:
-    key, *rest = path
+def _remove_key(table: Any, key_path: KeyPath) -> Any:
+    key, *rest = key_path
     if not rest:
         return {name: value for name, value in table.items() if name != key}
     if not isinstance(table.get(key), dict):

@@ -47,11 +47,11 @@ def find_key_lines(text: str) -> Mapping[KeyPath, int]:
     return _Reader(text).read_document()
 
 
-def find_nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
+def find_nearest_line(lines: Mapping[KeyPath, int], key_path: KeyPath) -> int:
     """Return the line of `path`, or of its nearest parent if it does not exist."""
-    while path not in lines:
-        path = path[:-1]
-    return lines[path]
+    while key_path not in lines:
+        key_path = key_path[:-1]
+    return lines[key_path]
 
 
 class _Reader:
@@ -79,23 +79,23 @@ class _Reader:
         line = self._advance().line
         if is_array := self._next.text == "[":
             self._advance()
-        path: KeyPath = ()
+        key_path: KeyPath = ()
         *parents, last = self._read_key("]")
         for step in parents:
-            path = (*path, step)
-            self._lines.setdefault(path, line)
-            if path in self._sizes:  # `[models.x.cases.values]` belongs to the last case
-                path = (*path, self._sizes[path] - 1)
-        path = (*path, last)
+            key_path = (*key_path, step)
+            self._lines.setdefault(key_path, line)
+            if key_path in self._sizes:  # `[models.x.cases.values]` belongs to the last case
+                key_path = (*key_path, self._sizes[key_path] - 1)
+        key_path = (*key_path, last)
         if not is_array:
-            self._lines[path] = line
-            return path
+            self._lines[key_path] = line
+            return key_path
         self._advance()
-        self._lines.setdefault(path, line)
-        index = self._sizes.get(path, 0)
-        self._sizes[path] = index + 1
-        self._lines[(*path, index)] = line
-        return (*path, index)
+        self._lines.setdefault(key_path, line)
+        index = self._sizes.get(key_path, 0)
+        self._sizes[key_path] = index + 1
+        self._lines[(*key_path, index)] = line
+        return (*key_path, index)
 
     def _read_pair(self, table: KeyPath) -> None:
         line = self._next.line
@@ -118,7 +118,7 @@ class _Reader:
             keys.append(key)
         return tuple(keys)
 
-    def _read_value(self, path: KeyPath) -> None:
+    def _read_value(self, key_path: KeyPath) -> None:
         """Read a value; tomli's limit on the nesting applies before Python's."""
         opening = self._advance()
         index = 0
@@ -130,11 +130,11 @@ class _Reader:
                 case ",":
                     self._advance()
                 case _ if opening.text == "[":
-                    self._lines.setdefault((*path, index), self._next.line)
-                    self._read_value((*path, index))
+                    self._lines.setdefault((*key_path, index), self._next.line)
+                    self._read_value((*key_path, index))
                     index += 1
                 case _:
-                    self._read_pair(path)
+                    self._read_pair(key_path)
         # A date may have a time after a space.
         while self._next.kind == "bare" and self._next.line == opening.line:
             self._advance()
@@ -162,11 +162,11 @@ class TomlFile:
     table: dict[str, Any]
     lines: Mapping[KeyPath, int]
 
-    def build_problem(self, path: KeyPath, message: str) -> Problem:
+    def build_problem(self, key_path: KeyPath, message: str) -> Problem:
         """Return a problem at a key of this file, or at its parent if the key does not exist."""
-        line = find_nearest_line(self.lines, path)
-        location = Location(file=self.name, line=line if path else None)
-        return Problem(message=message, location=location, key=format_key(path))
+        line = find_nearest_line(self.lines, key_path)
+        location = Location(file=self.name, line=line if key_path else None)
+        return Problem(message=message, location=location, key=format_key(key_path))
 
 
 def read_toml(path: Path, name: str) -> TomlFile | Problem:
@@ -200,22 +200,22 @@ class ProblemCollector:
 
     def include(self, other: ProblemCollector) -> None:
         for problem in other:
-            for model in other.find_models(problem) or ("",):
-                self.add(problem, model=model)
+            for model_id in other.find_models(problem) or ("",):
+                self.add(problem, model_id=model_id)
 
     def find_models(self, problem: Problem) -> tuple[str, ...]:
         return tuple(self._models.get(problem, ()))
 
-    def add(self, problem: Problem, *, model: str = "") -> None:
+    def add(self, problem: Problem, *, model_id: str = "") -> None:
         models = self._models.setdefault(problem, [])
-        if model and model not in models:
-            models.append(model)
+        if model_id and model_id not in models:
+            models.append(model_id)
 
     def list_problems(self) -> tuple[Problem, ...]:
         """Return all problems, ordered by file and line."""
         problems = []
         for problem, models in self._models.items():
-            names = [format_key(("models", model)) for model in models]
+            names = [format_key(("models", model_id)) for model_id in models]
             if len(names) > _MAX_MODELS:
                 names[_MAX_MODELS:] = [f"{len(names) - _MAX_MODELS} more"]
             suffix = f" (for {join_words(names)})" if names else ""

@@ -63,9 +63,9 @@ def build_model_page(
     by_device: dict[str, list[Cell]] = {}
     for cell in cells:
         by_device.setdefault(cell.id.device, []).append(cell)
-    tables = tuple(build_check_table(device, each) for device, each in by_device.items())
+    tables = tuple(build_check_table(device_name, each) for device_name, each in by_device.items())
     used = {cell.mark for cell in cells}.union(*(table["marks"] for table in tables))
-    rows = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
+    rows = tuple(_build_row(device_name, each, opsets) for device_name, each in by_device.items())
     notes = group_notes(cells)
     is_wide = len(opsets) > matrix.WIDE  # too many for columns
     source, _, _ = spec.source.partition(":")
@@ -94,8 +94,8 @@ def build_model_page(
             cell.id.opset for cell in cells if cell.record and cell.record.thorough
         ),
         "short_proofs": {
-            device: format_opsets(short)
-            for device, each in by_device.items()
+            device_name: format_opsets(short)
+            for device_name, each in by_device.items()
             if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
         },
         "checks": tuple(table for table in tables if table["rows"]),
@@ -122,10 +122,10 @@ def _format_loading(cells: Sequence[Cell], project: Project) -> str:
     return f'import onnxruntime\n\nsession = onnxruntime.InferenceSession("{path}")'
 
 
-def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row:
+def _build_row(device_name: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row:
     marks = {cell.id.opset: cell.mark for cell in cells}
     return {
-        "device": device,
+        "device": device_name,
         "marks": tuple(marks.get(opset) for opset in opsets),
         "opset_runs": find_opset_runs(cells),
         "lowest_opset": find_lowest_opset(cells),
@@ -412,7 +412,7 @@ class CheckCell:
     """`error ≤ 1e-4`: rounded to values that all machines agree on."""
 
 
-def build_check_table(device: str, cells: Sequence[Cell]) -> Row:
+def build_check_table(device_name: str, cells: Sequence[Cell]) -> Row:
     """Return the results of all cells on one device that have some: checks by opsets."""
     checked = [cell for cell in cells if cell.record and cell.record.checks]
     checks = tuple(
@@ -426,7 +426,7 @@ def build_check_table(device: str, cells: Sequence[Cell]) -> Row:
         for group in groups
     )
     marks = {result.mark for row in rows for result in row["results"] if result}
-    return {"device": device, "checks": checks, "rows": rows, "marks": marks}
+    return {"device": device_name, "checks": checks, "rows": rows, "marks": marks}
 
 
 def _list_results(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, ...]:
@@ -526,7 +526,7 @@ def format_ratio(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-def list_steps(trend: Sequence[Any], model: str) -> tuple[tuple[str, ...], ...]:
+def list_steps(trend: Sequence[Any], model_id: str) -> tuple[tuple[str, ...], ...]:
     """Return the commits at which a figure of the model changed, the newest first.
 
     Returns:
@@ -535,7 +535,7 @@ def list_steps(trend: Sequence[Any], model: str) -> tuple[tuple[str, ...], ...]:
     steps: list[tuple[str, ...]] = []
     before: Any = None
     for point in trend:
-        figures = point.models.get(model)
+        figures = point.models.get(model_id)
         if figures and figures != before:
             optional = (
                 "" if figures.error is None else f"{figures.error:g}",

@@ -142,21 +142,25 @@ def _label_cells(
         by_opset.setdefault((cell.id.model, cell.id.opset), []).append(cell.id.device)
     #: The model, its opsets, its devices with the outcome, and those with another one.
     groups: list[tuple[str, list[int], dict[str, None], set[str]]] = []
-    for (model, opset), affected in by_opset.items():
-        others = loadable[model, opset].difference(affected)
+    for (model_id, opset), affected in by_opset.items():
+        others = loadable[model_id, opset].difference(affected)
         for group in groups:  # a device that cannot load the opset contradicts no group
-            if group[0] == model and others.isdisjoint(group[2]) and group[3].isdisjoint(affected):
+            if (
+                group[0] == model_id
+                and others.isdisjoint(group[2])
+                and group[3].isdisjoint(affected)
+            ):
                 break
         else:
-            group = (model, [], {}, set())
+            group = (model_id, [], {}, set())
             groups.append(group)
         group[1].append(opset)
         group[2].update(dict.fromkeys(affected))
         group[3].update(others)
     return tuple(
-        f"{model}/{format_opsets(opsets).replace(', ', ',')}{'/' * bool(others)}"
+        f"{model_id}/{format_opsets(opsets).replace(', ', ',')}{'/' * bool(others)}"
         f"{','.join(names) if others else ''}"
-        for model, opsets, names, others in groups
+        for model_id, opsets, names, others in groups
     )
 
 

@@ -16,7 +16,7 @@ FileKey = tuple[str, int]
 def build_metric_rows(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
     """Return the metric of each file and of PyTorch, one row for opsets with equal figures."""
     rows: list[Row] = []
-    for model, cells in by_model.items():
+    for model_id, cells in by_model.items():
         opsets: dict[tuple[float, float], list[FileKey]] = {}
         for cell in cells:
             if cell.record:
@@ -28,7 +28,7 @@ def build_metric_rows(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]
                         pytorch, value = (float(f"{float(each or 0):.4g}") for each in figures)
                         opsets.setdefault((pytorch, value), []).append(find_key(cell))
         rows += [
-            {"model": model, "opsets": format_files(group), "pytorch": pytorch, "metric": value}
+            {"model": model_id, "opsets": format_files(group), "pytorch": pytorch, "metric": value}
             for (pytorch, value), group in opsets.items()
         ]
     return tuple(rows)

@@ -151,18 +151,21 @@ def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, .
     records = {record.cell.sort_key: record for record in run.records}
     last_opsets = {device.name: device.last_opset for device in manifest.project.devices}
 
-    def make_cell(model: str, opset: int, device: DeviceName) -> Cell:
-        record, last = records.get((model, opset, device)), last_opsets.get(device.base)
-        id = record.cell if record else CellId(model=model, opset=opset, device=device)
+    def make_cell(model_id: str, opset: int, device_name: DeviceName) -> Cell:
+        record, last = (
+            records.get((model_id, opset, device_name)),
+            last_opsets.get(device_name.base),
+        )
+        id = record.cell if record else CellId(model=model_id, opset=opset, device=device_name)
         is_unavailable = record is not None and record.status is Status.UNAVAILABLE
         is_beyond = is_unavailable and last is not None and id.opset > last
         return Cell(id=id, record=record, is_beyond_runtime=is_beyond)
 
     return {
         spec.id: tuple(
-            make_cell(spec.id, opset, device)
+            make_cell(spec.id, opset, device_name)
             for opset in sorted(set(spec.opsets))
-            for device in dict.fromkeys(spec.devices)
+            for device_name in dict.fromkeys(spec.devices)
         )
         for spec in manifest.models
     }

@@ -86,10 +86,10 @@ def format_repro_command(record: Record, project: Project | None = None) -> str:
     return format_command(command, "repro", shlex.quote(str(record.cell)))
 
 
-def _has_script(project: Project, device: str) -> bool:
+def _has_script(project: Project, device_name: str) -> bool:
     """Return True unless a script cannot run the files of the device, such as those for Node."""
     try:
-        return project.find_device(device).row.has_script
+        return project.find_device(device_name).row.has_script
     except KeyError:  # the results have a device that the settings lack; `repro` says so
         return True
 
@@ -181,7 +181,7 @@ def list_locations(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ..
     """Return the entries of the cells' models: `manifests/vision.toml:14`, `and 2 more`."""
     known = {spec.id: spec.location for spec in manifest.models}
     models = dict.fromkeys(cell.model for cell in cells)
-    locations = [join_lines(str(known[model])) for model in models if model in known]
+    locations = [join_lines(str(known[model_id])) for model_id in models if model_id in known]
     more = len(locations) - _LISTED_LOCATIONS
     return (*locations[:_LISTED_LOCATIONS], *((f"and {more} more",) if more > 0 else ()))
 

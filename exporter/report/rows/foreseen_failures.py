@@ -28,12 +28,12 @@ def format_expectations(spec: ModelSpec, records: Sequence[Record]) -> Iterator[
     first = records[0]
     if not first.status.is_red or first.status is Status.XPASS or spec.problems:
         return
-    device = first.cell.device
-    is_plain = not device.suffix and any(each.suffix for each in spec.devices)
+    device_name = first.cell.device
+    is_plain = not device_name.suffix and any(each.suffix for each in spec.devices)
     for stage, checks, match in _join_failures(list_failures(first)):
         keys: dict[str, object] = {
             "opset": _format_opsets([each.cell.opset for each in records], spec.opsets),
-            "device": DeviceName.build(device, CURRENT) if is_plain else device,
+            "device": DeviceName.build(device_name, CURRENT) if is_plain else device_name,
             "stage": stage,
             "check": checks[0] if len(checks) == 1 else checks,
             "match": match,

@@ -176,7 +176,7 @@ def build_gate_rows(
         findings=build_finding_rows(current, facts),
         inherited=build_finding_rows(inherited, facts),
         accepted=build_finding_rows(accepted, facts),
-        models=tuple(_build_model_row(model, current, facts) for model in changed),
+        models=tuple(_build_model_row(model_id, current, facts) for model_id in changed),
         packages=_describe_packages(facts),
         initial=tuple(list_initial_models(facts.records.values())),
         stale_pages=facts.stale_pages,
@@ -236,7 +236,7 @@ def _build_finding_row(group: Sequence[GateFinding], facts: GateFacts, diff: str
     models, cells = _list_models(group), [cell for each in group for cell in each.cells]
     setting = str(first.setting.location) if first.setting else ""
     specs = facts.manifest.by_id
-    owners = [specs[model].owner for model in models if model in specs]
+    owners = [specs[model_id].owner for model_id in models if model_id in specs]
     # A changed promise and a setting of the gate have no failure to show.
     is_failure = first.cell.model in specs and first.kind not in PROMISE_KINDS and not setting
     failure = _describe_failure(group, facts) if is_failure else _Failure()
@@ -346,9 +346,9 @@ def format_ratio(ratio: float) -> str:
 
 def _describe_cost(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     """Return how much of the old limit a wider tolerance uses, or what a lost promise costs."""
-    model = findings[0].cell.model
+    model_id = findings[0].cell.model
     if findings[0].kind is FindingKind.REMOVED and facts is not _NOTHING:
-        runtime = _compare_figures(model, facts).get("runtime", "")
+        runtime = _compare_figures(model_id, facts).get("runtime", "")
         cost = f"the files load in ONNX Runtime from {runtime}; " if "→" in runtime else ""
         return f"{cost}`consumers` in an entry promises the oldest release"
     uses = []
@@ -450,7 +450,7 @@ def _format_verdict(
 def _describe_packages(facts: GateFacts) -> str:
     """Return the changed tools, the cells that were proved with them, and the errors."""
     ids = {cell.model for cell in facts.promised}
-    models = {model: each for model, each in facts.baseline.models.items() if model in ids}
+    models = {model_id: each for model_id, each in facts.baseline.models.items() if model_id in ids}
     before = Baseline(models=models).tools
     changes = format_changed_tools(before, facts.tools)
     if not changes:
@@ -466,17 +466,17 @@ def _describe_packages(facts: GateFacts) -> str:
     return f"{text}, largest change of an error x{max(ratios):.2g}" if ratios else text
 
 
-def _build_model_row(model: str, findings: Iterable[GateFinding], facts: GateFacts) -> ModelRow:
-    spec = facts.manifest.by_id.get(model)
-    related = [each for each in findings if each.cell.model == model]
-    causes = (each for cell, each in facts.causes.items() if cell.model == model)
+def _build_model_row(model_id: str, findings: Iterable[GateFinding], facts: GateFacts) -> ModelRow:
+    spec = facts.manifest.by_id.get(model_id)
+    related = [each for each in findings if each.cell.model == model_id]
+    causes = (each for cell, each in facts.causes.items() if cell.model == model_id)
     edits = [str(replace(each, tools=())) for each in causes if each.sources]
     texts = [*dict.fromkeys(_name_finding(each, facts) for each in related), *edits[:1]]
     state = "changed"
     if spec is None:
         state = "removed"
-    elif not any(cell.model == model for cell in facts.accepted):
-        weights = model in list_initial_models(facts.records.values())
+    elif not any(cell.model == model_id for cell in facts.accepted):
+        weights = model_id in list_initial_models(facts.records.values())
         texts = [f"opsets {format_opsets(spec.opsets)}", *["initial weights"] * weights]
         state = "new"
     elif any(each.is_blocking and not _is_pending(each) for each in related):
@@ -484,11 +484,11 @@ def _build_model_row(model: str, findings: Iterable[GateFinding], facts: GateFac
     elif any(map(_is_pending, related)):
         state = "not accepted"
     return ModelRow(
-        model=model,
+        model=model_id,
         owner=spec.owner if spec else "",
         state=state,
         change="; ".join(texts),
-        figures=_compare_figures(model, facts),
+        figures=_compare_figures(model_id, facts),
     )
 
 
@@ -512,33 +512,33 @@ class _Change(NamedTuple):
 
 
 def _find_largest_change(
-    model: str, facts: GateFacts, read: Callable[[Figures], float | None]
+    model_id: str, facts: GateFacts, read: Callable[[Figures], float | None]
 ) -> _Change | None:
     """Return the change of a figure in the cell that changed most; None if no cell has it."""
     changes = []
-    for cell in (cell for cell in facts.records if cell.model == model):
+    for cell in (cell for cell in facts.records if cell.model == model_id):
         old, new = _find_figures(cell, facts)
         if new and (now := read(new)) is not None:
             changes.append(_Change(cell, read(old) if old else None, now))
     return max(changes, key=lambda each: (abs(math.log(each.growth)), each.now), default=None)
 
 
-def _compare_figures(model: str, facts: GateFacts) -> dict[str, str]:
+def _compare_figures(model_id: str, facts: GateFacts) -> dict[str, str]:
     """Return each figure that a cell of the model has, before and now."""
     texts = {}
-    if size := _find_largest_change(model, facts, lambda each: each.bytes):
+    if size := _find_largest_change(model_id, facts, lambda each: each.bytes):
         texts["size"] = size.format(format_bytes)
-    if error := _find_largest_change(model, facts, lambda each: each.largest_error):
+    if error := _find_largest_change(model_id, facts, lambda each: each.largest_error):
         figures = extract_outcome(facts.records[error.cell]).figures
         share = figures.error if figures else None
         of_limit = f" ({share * 100:.2g}% of the limit)" if share else ""
         texts["error"] = error.format("{:.2g}".format) + of_limit
-    if latency := _find_largest_change(model, facts, lambda each: each.latency):
+    if latency := _find_largest_change(model_id, facts, lambda each: each.latency):
         texts["latency"] = latency.format("{:g}".format)
-    if nodes := _find_largest_change(model, facts, lambda each: each.nodes):
+    if nodes := _find_largest_change(model_id, facts, lambda each: each.nodes):
         change = _compare_operators(nodes.cell, facts)
         texts["nodes"] = nodes.format("{:.0f}".format) + (f" ({change})" if change else "")
-    if runtime := _compare_first_releases(model, facts):
+    if runtime := _compare_first_releases(model_id, facts):
         texts["runtime"] = runtime
     return texts
 
@@ -549,11 +549,13 @@ def _compare_operators(cell: CellId, facts: GateFacts) -> str:
     return format_operator_changes(old, artifact.operators) if old and artifact else ""
 
 
-def _compare_first_releases(model: str, facts: GateFacts) -> str:
+def _compare_first_releases(model_id: str, facts: GateFacts) -> str:
     """Return the oldest releases of ONNX Runtime that load the files: `1.15 → 1.17`."""
-    accepted = (each for cell, each in facts.accepted.items() if cell.model == model)
-    current = (extract_outcome(each) for cell, each in facts.records.items() if cell.model == model)
-    releases = [find_first_releases(each).get(model) for each in (accepted, current)]
+    accepted = (each for cell, each in facts.accepted.items() if cell.model == model_id)
+    current = (
+        extract_outcome(each) for cell, each in facts.records.items() if cell.model == model_id
+    )
+    releases = [find_first_releases(each).get(model_id) for each in (accepted, current)]
     return " → ".join(dict.fromkeys(format_release(each) for each in releases if each))
 
 

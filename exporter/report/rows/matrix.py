@@ -48,15 +48,15 @@ def build_matrix(
     Without a history, no model counts as changed.
     """
     changed = {
-        model
-        for model, cells in by_model.items()
+        model_id
+        for model_id, cells in by_model.items()
         if history and any(history.is_changed(cell) for cell in cells)
     }
-    red = {model for model, cells in by_model.items() if any(cell.is_red for cell in cells)}
+    red = {model_id for model_id, cells in by_model.items() if any(cell.is_red for cell in cells)}
     anchors: Counter[str] = Counter()
 
-    def rank(model: str) -> tuple[bool, bool, int]:
-        return model not in red, model not in changed, -count_parameters(by_model[model])
+    def rank(model_id: str) -> tuple[bool, bool, int]:
+        return model_id not in red, model_id not in changed, -count_parameters(by_model[model_id])
 
     parts = sorted(
         _divide_models(manifest).items(),
@@ -64,7 +64,10 @@ def build_matrix(
     )
     return tuple(
         _build_part(
-            name, {model: by_model[model] for model in sorted(models, key=rank)}, anchors, changed
+            name,
+            {model_id: by_model[model_id] for model_id in sorted(models, key=rank)},
+            anchors,
+            changed,
         )
         for name, models in parts
     )
@@ -114,15 +117,15 @@ def _build_part(
     devices = tuple(dict.fromkeys(cell.id.device for cell in every))
     rows = (
         {
-            "model": model,
+            "model": model_id,
             "cells": tuple(
-                group_by_mark([cell for cell in cells if cell.id.device == device])
-                for device in devices
+                group_by_mark([cell for cell in cells if cell.id.device == device_name])
+                for device_name in devices
             ),
-            "is_changed": model in changed,
+            "is_changed": model_id in changed,
             "is_initial": bool(list_initial_models(cell.record for cell in cells)),
         }
-        for model, cells in by_model.items()
+        for model_id, cells in by_model.items()
     )
     # The anchor that GitHub gives a heading; repeated headings have a number.
     plain = " ".join(name.split()).lower()
@@ -155,13 +158,13 @@ def build_support_rows(
 ) -> tuple[Row, ...]:
     """Return one row for devices of a model with equal results."""
     devices: dict[tuple[tuple[str, object], ...], list[str]] = {}
-    for device in dict.fromkeys(cell.id.device for cell in cells):
+    for device_name in dict.fromkeys(cell.id.device for cell in cells):
         passing = [
             cell.record
             for cell in cells
-            if cell.id.device == device and cell.record and cell.is_pass
+            if cell.id.device == device_name and cell.record and cell.is_pass
         ]
-        settings = manifest.project.find_device(device) if passing else None
+        settings = manifest.project.find_device(device_name) if passing else None
         runtime = format_runtime(settings, passing[0], tools) if settings else ""
         row = {
             # The opsets with all promises proved.
@@ -172,7 +175,7 @@ def build_support_rows(
             else "",
             "axes": _describe_axes(spec, passing) if passing else (),
         }
-        devices.setdefault(tuple(row.items()), []).append(device)
+        devices.setdefault(tuple(row.items()), []).append(device_name)
     return tuple({"devices": tuple(group), **dict(row)} for row, group in devices.items())
 
 

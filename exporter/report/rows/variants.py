@@ -29,7 +29,7 @@ def build_rows(
 
 
 def _list_sizes(
-    model: str,
+    model_id: str,
     passes: str,
     cells: Sequence[Cell],
     exported: Mapping[FileKey, tuple[Record, Artifact]],
@@ -50,7 +50,7 @@ def _list_sizes(
         opsets.setdefault(figures, []).append(key)
     for (size, nodes, error), group in opsets.items():
         yield {
-            "model": model,
+            "model": model_id,
             "passes": passes,
             "opsets": format_files(group),
             "size": size,

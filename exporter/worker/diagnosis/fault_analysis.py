@@ -52,7 +52,9 @@ from exporter.worker.torch_private import internals
 _FILLS = {1: Fill(kind="mask", side="right"), 0: Fill(kind="padding", side="right")}
 
 
-def explain_masked_rows(checked: CheckedFile, device: str, sample: Sample, session: Session) -> str:
+def explain_masked_rows(
+    checked: CheckedFile, device_name: str, sample: Sample, session: Session
+) -> str:
     """Return the evidence that a file is wrong only at masked positions.
 
     A softmax over a row without any allowed element has no defined result: PyTorch returns 0, NaN
@@ -77,7 +79,7 @@ def explain_masked_rows(checked: CheckedFile, device: str, sample: Sample, sessi
             continue
         spec = _mask_outputs(checked.spec, item, _FILLS[1 - value])
         if spec is not None:
-            replay = SampleReplay(replace(checked, spec=spec), device, sample)
+            replay = SampleReplay(replace(checked, spec=spec), device_name, sample)
             if replay.compare(session).is_right:
                 fix = f"declare masked_by = '{item.name}' for the output"
                 if value:

@@ -37,9 +37,9 @@ class ReplayResult:
 class SampleReplay:
     """One sample that several sessions run."""
 
-    def __init__(self, checked: CheckedFile, device: str, sample: Sample) -> None:
+    def __init__(self, checked: CheckedFile, device_name: str, sample: Sample) -> None:
         self._checked = checked
-        self._device = device
+        self._device = device_name
         self.sample = sample
         self.data = checked.read(sample)
 
@@ -95,13 +95,13 @@ class ExpectedSession:
 
 
 def find_failing_sample(
-    check: str, checked: CheckedFile, session: Session, device: str
+    check: str, checked: CheckedFile, session: Session, device_name: str
 ) -> Sample | None:
     """Return the first sample of the check that fails in the session."""
     kind = SAMPLE_KINDS.get(check)
     for sample in checked.reference.samples:
         if sample.kind == kind:
-            result = _compare(sample, checked, session, device)
+            result = _compare(sample, checked, session, device_name)
             if result.status is not Status.PASS:
                 return sample
     return None
@@ -114,5 +114,7 @@ def measure_distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> fl
     return max((measure_error(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
 
 
-def _compare(sample: Sample, checked: CheckedFile, session: Session, device: str) -> CheckResult:
-    return compare_samples("diagnose", [sample], checked, session, device)
+def _compare(
+    sample: Sample, checked: CheckedFile, session: Session, device_name: str
+) -> CheckResult:
+    return compare_samples("diagnose", [sample], checked, session, device_name)

@@ -172,10 +172,10 @@ def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
     return any(isinstance(parameter.default, int | float) for parameter in parameters)
 
 
-def unwrap_names(model: ir.Model) -> None:
+def unwrap_names(ir_model: ir.Model) -> None:
     """Restore the names that the weights have in the model itself."""
     prefix = f"{WRAPPED_NAME}."
-    for name, value in list(model.graph.initializers.items()):
+    for name, value in list(ir_model.graph.initializers.items()):
         bare = name
         while bare.startswith(prefix):  # wrappers may be nested
             bare = bare.removeprefix(prefix)
@@ -207,15 +207,15 @@ def convert_program(
     `artifacts`: The folder for reports that the options request.
     """
     converted = translate_program(program, spec, opset, artifacts, decompositions, custom)
-    model: ir.Model = converted.model
+    ir_model: ir.Model = converted.model
     with wrap_errors(Stage.CONVERT):
-        for value in model.graph.initializers.values():
+        for value in ir_model.graph.initializers.values():
             if is_fake(getattr(value.const_value, "raw", None)):
                 raise ValueError(f"the capture stored {value.name} as a constant without values")
     outputs = [item.name for item in spec.outputs]
-    separate_aliased_outputs(model, _list_program_inputs(program, spec), outputs)
-    unwrap_names(model)
-    return model
+    separate_aliased_outputs(ir_model, _list_program_inputs(program, spec), outputs)
+    unwrap_names(ir_model)
+    return ir_model
 
 
 def translate_program(

@@ -82,7 +82,7 @@ def find_input_numbers(opset_export: OpsetExport, sizes: Mapping[str, int]) -> t
 
 def add_file_samples(
     opset_export: OpsetExport,
-    folder: JobFolder,
+    job_folder: JobFolder,
     reference: Reference,
     exported: ExportedFile,
     groups: Sequence[str],
@@ -95,9 +95,9 @@ def add_file_samples(
     missing_groups = [group for group in groups if group not in reference.captures]
     spec, root = opset_export.spec, opset_export.root
     declared = [sample for sample in reference.samples if sample.kind == "declared"]
-    if missing_groups and not is_repeatable(opset_export.model, spec, folder, declared):
+    if missing_groups and not is_repeatable(opset_export.model, spec, job_folder, declared):
         fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
-        if not is_repeatable(fresh, spec, folder, declared):
+        if not is_repeatable(fresh, spec, job_folder, declared):
             texts = dict.fromkeys(missing_groups, (_CHANGED,))
             return reference.model_copy(update={"unproved": reference.unproved | texts})
         opset_export = replace(opset_export, model=fresh)
@@ -118,7 +118,7 @@ def add_file_samples(
             for sample in reference.samples
         ]
         missing = [chosen for chosen in sets if chosen.name not in others]
-        added = run_further_sets(opset_export.model, spec, root, folder, missing, reference)
+        added = run_further_sets(opset_export.model, spec, root, job_folder, missing, reference)
         samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
         is_complete = len(samples) == len(reference.samples)
         reference = reference.model_copy(
@@ -129,7 +129,7 @@ def add_file_samples(
                 "is_reviewed": reference.is_reviewed and is_complete,
             }
         )
-        write_json(folder.reference, reference)
+        write_json(job_folder.reference, reference)
     return reference
 
 

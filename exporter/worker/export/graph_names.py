@@ -17,7 +17,7 @@ _FACTORED = re.compile(r"(\d+)\*(\w+)")
 
 
 def separate_aliased_outputs(
-    model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]
+    ir_model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]
 ) -> None:
     """Insert an `Identity` before each output that is also an input or another output.
 
@@ -26,7 +26,7 @@ def separate_aliased_outputs(
 
     `inputs`, `outputs`: The names in the order of the model.
     """
-    graph = model.graph
+    graph = ir_model.graph
     seen = set(graph.inputs)
     aliased = []
     for index, value in enumerate(graph.outputs):
@@ -45,17 +45,17 @@ def separate_aliased_outputs(
                 value.name = name
 
 
-def rename_inner_values(model: ir.Model) -> None:
+def rename_inner_values(ir_model: ir.Model) -> None:
     """Rename the values of nodes that have the name of an input or another output.
 
     An exporter names such a value after its node, and no one promised that name. The name of a
     value in the file must be unique.
     """
-    ends = {*model.graph.inputs, *model.graph.outputs}
+    ends = {*ir_model.graph.inputs, *ir_model.graph.outputs}
     promised = {value.name for value in ends}
-    inner = [value for node in model.graph.all_nodes() for value in node.outputs]
-    inner += [value for graph in model.graph.subgraphs() for value in graph.inputs]
-    taken = promised | {*model.graph.initializers, *(value.name for value in inner)}
+    inner = [value for node in ir_model.graph.all_nodes() for value in node.outputs]
+    inner += [value for graph in ir_model.graph.subgraphs() for value in graph.inputs]
+    taken = promised | {*ir_model.graph.initializers, *(value.name for value in inner)}
     for value in inner:
         if value.name in promised and value not in ends:
             number = next(n for n in count(1) if f"{value.name}_{n}" not in taken)
@@ -67,34 +67,36 @@ def rename_inner_values(model: ir.Model) -> None:
 _NUMBERED = re.compile(r"(onnx::\w+|val)_\d+")
 
 
-def rename_numbered_weights(model: ir.Model, weights: Iterable[ir.Value]) -> None:
+def rename_numbered_weights(ir_model: ir.Model, weights: Iterable[ir.Value]) -> None:
     """Rename the weights whose number an exporter counts, in the order of their use.
 
     The number depends on all nodes before, so it differs between opsets. With one name, the opsets
     share one file of weights.
     """
     numbered = {value for value in weights if _NUMBERED.fullmatch(str(value.name))}
-    nodes = list(model.graph.all_nodes())
-    taken = {value.name for value in (*model.graph.inputs, *model.graph.initializers.values())}
+    nodes = list(ir_model.graph.all_nodes())
+    taken = {
+        value.name for value in (*ir_model.graph.inputs, *ir_model.graph.initializers.values())
+    }
     taken |= {value.name for node in nodes for value in node.outputs}
-    taken |= {value.name for graph in model.graph.subgraphs() for value in graph.inputs}
+    taken |= {value.name for graph in ir_model.graph.subgraphs() for value in graph.inputs}
     names = (name for number in count() if (name := f"weight_{number}") not in taken)
     for value in dict.fromkeys(value for node in nodes for value in node.inputs):
         if value in numbered:
             value.name = next(names)
 
 
-def order_inputs(model: ir.Model, spec: ModelSpec) -> None:
+def order_inputs(ir_model: ir.Model, spec: ModelSpec) -> None:
     """Sort the inputs by the contract; runtimes use names, so no result changes."""
-    by_name = {value.name: value for value in model.graph.inputs}
+    by_name = {value.name: value for value in ir_model.graph.inputs}
     names = [item.name for item in spec.inputs]
-    if set(names) <= set(by_name) and len(by_name) == len(model.graph.inputs):
-        others = [value for value in model.graph.inputs if value.name not in names]
-        model.graph.inputs.clear()
-        model.graph.inputs.extend([*(by_name[name] for name in names), *others])
+    if set(names) <= set(by_name) and len(by_name) == len(ir_model.graph.inputs):
+        others = [value for value in ir_model.graph.inputs if value.name not in names]
+        ir_model.graph.inputs.clear()
+        ir_model.graph.inputs.extend([*(by_name[name] for name in names), *others])
 
 
-def name_axes(model: ir.Model, spec: ModelSpec) -> None:
+def name_axes(ir_model: ir.Model, spec: ModelSpec) -> None:
     """Replace the symbols of the exporter (`s77`) by the contract's names.
 
     If a symbol has two names in the contract, it gets the first one. The exporter then found that
@@ -104,7 +106,7 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
     names: dict[str, str] = {}
     parts: dict[str, str] = {}
     symbols: dict[str, tuple[str, int]] = {}
-    for _, shape, item in _match_values(model.graph.inputs, spec.inputs):
+    for _, shape, item in _match_values(ir_model.graph.inputs, spec.inputs):
         for dim, name in zip(shape, item.file_shape, strict=True):
             if isinstance(dim, ir.SymbolicDim) and dim.value and isinstance(name, str):
                 names.setdefault(dim.value, name)
@@ -122,17 +124,17 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
             and equals_declared_size(str(dim.value), size, symbols, spec)
             for dim, size in zip(shape, item.file_shape, strict=True)
         ]
-        for _, shape, item in _match_values(model.graph.outputs, spec.outputs)
+        for _, shape, item in _match_values(ir_model.graph.outputs, spec.outputs)
     ]
     if any(symbol != name for symbol, name in names.items()):
         from torch.onnx import ONNXProgram
 
         # The public function also renames symbols in expressions such as `2*s77`.
         renames: dict[str | ir.SymbolicDim, str] = dict(names.items())
-        ONNXProgram(model, None).rename_axes(renames)
+        ONNXProgram(ir_model, None).rename_axes(renames)
     # The dimension of an output-only axis is an expression of input symbols.
     fixed = {*names.values(), *spec.size_rules}
-    outputs = list(_match_values(model.graph.outputs, spec.outputs))
+    outputs = list(_match_values(ir_model.graph.outputs, spec.outputs))
     for (value, frozen, item), are_equal in zip(outputs, equal, strict=True):
         shape = frozen.copy()
         for index, size in enumerate(item.file_shape):
@@ -142,7 +144,7 @@ def name_axes(model: ir.Model, spec: ModelSpec) -> None:
         value.shape = shape
 
 
-def write_declared_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
+def write_declared_sizes(ir_model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
     """Write declared sizes for the sizes that TorchScript's shape inference does not know.
 
     TorchScript names an unknown dimension after a node (`Reshapey_dim_1`), or after an axis that
@@ -150,7 +152,7 @@ def write_declared_sizes(model: ir.Model, spec: ModelSpec) -> tuple[str, ...]:
     result is one note for each changed output.
     """
     notes = []
-    for value, frozen, item in _match_values(model.graph.outputs, spec.outputs):
+    for value, frozen, item in _match_values(ir_model.graph.outputs, spec.outputs):
         shape = frozen.copy()
         unknown = [
             index
@@ -184,14 +186,14 @@ def _match_values(
             yield value, shape, item
 
 
-def rename_weights(model: ir.Model, names: Mapping[str, str]) -> None:
+def rename_weights(ir_model: ir.Model, names: Mapping[str, str]) -> None:
     """Rename the weights of a graph, and any other value with one of the new names."""
     # With `export_params = false`, inputs replace the initializers.
-    values = dict(model.graph.initializers.items())
-    values |= {str(value.name): value for value in model.graph.inputs}
+    values = dict(ir_model.graph.initializers.items())
+    values |= {str(value.name): value for value in ir_model.graph.inputs}
     weights = {name: value for name, value in values.items() if name in names}
     new_names = {names[name] for name in weights}
-    for node in model.graph.all_nodes():
+    for node in ir_model.graph.all_nodes():
         for output in node.outputs:
             if output.name in new_names:
                 output.name = f"{output.name}_value"

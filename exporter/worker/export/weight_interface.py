@@ -140,7 +140,7 @@ def record_storages() -> Iterator[set[int]]:
 
 
 def describe_weights(
-    model: Model, spec: ModelSpec, inputs: Tensors, names: Mapping[str, str], folder: JobFolder
+    model: Model, spec: ModelSpec, inputs: Tensors, names: Mapping[str, str], job_folder: JobFolder
 ) -> tuple[tuple[NamedWeight, ...], tuple[Weight, ...]]:
     """Describe the weights with promised names, and all weights if they are inputs of a file.
 
@@ -169,19 +169,19 @@ def describe_weights(
                 sha256=hashlib.sha256(data).hexdigest(),
                 is_read=weights[source].untyped_storage().data_ptr() in storages,
             )
-    stored = tuple(_store_weights(model, names, storages, folder)) if are_inputs else ()
+    stored = tuple(_store_weights(model, names, storages, job_folder)) if are_inputs else ()
     return tuple(described.values()), stored
 
 
 def _store_weights(
-    model: Model, names: Mapping[str, str], storages: Container[int], folder: JobFolder
+    model: Model, names: Mapping[str, str], storages: Container[int], job_folder: JobFolder
 ) -> Iterator[Weight]:
     """Write each weight in the order of the `state_dict`, and yield its description."""
     owners: dict[tuple[object, ...], str] = {}
     state = model.state_dict()
     tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
     for index, (source, value) in enumerate(tensors.items()):
-        name, path = names.get(source, source), folder.weight(index)
+        name, path = names.get(source, source), job_folder.weight(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         proto = numpy_helper.from_array(np.asarray(to_numpy(value)), name)
         path.write_bytes(proto.SerializeToString(deterministic=True))
@@ -196,7 +196,7 @@ def _store_weights(
         )
 
 
-def move_weights_to_inputs(model: ir.Model, names: Iterable[str]) -> None:
+def move_weights_to_inputs(ir_model: ir.Model, names: Iterable[str]) -> None:
     """Turn stored weights into inputs without a value, after all others, in this order.
 
     The inputs of such a file are the declared ones, and then every weight that the model reads. The
@@ -204,7 +204,7 @@ def move_weights_to_inputs(model: ir.Model, names: Iterable[str]) -> None:
 
     Other initializers, such as constants of the graph, remain.
     """
-    graph = model.graph
+    graph = ir_model.graph
     stored = dict(graph.initializers)
     inputs = [value for value in graph.inputs if value.name not in stored]
     weights = [name for name in dict.fromkeys(names) if name in stored]

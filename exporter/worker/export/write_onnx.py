@@ -70,15 +70,19 @@ _REPORT_NAMES = {".md": "report", ".pt2": "program"}
 
 
 def write_artifact(
-    model: ir.Model, spec: ModelSpec, opset: int, folder: JobFolder, provenance: dict[str, str]
+    ir_model: ir.Model,
+    spec: ModelSpec,
+    opset: int,
+    job_folder: JobFolder,
+    provenance: dict[str, str],
 ) -> Path:
     """Name, clean and write one model; return the complete `.onnx` file."""
-    rename_inner_values(model)
-    order_inputs(model, spec)
-    name_axes(model, spec)
+    rename_inner_values(ir_model)
+    order_inputs(ir_model, spec)
+    name_axes(ir_model, spec)
     # Remove the metadata of torch: it contains paths and differs between checkouts.
-    items: list[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value] = [model]
-    graphs: tuple[ir.Graph | ir.Function, ...] = (*model.graphs(), *model.functions.values())
+    items: list[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value] = [ir_model]
+    graphs: tuple[ir.Graph | ir.Function, ...] = (*ir_model.graphs(), *ir_model.functions.values())
     for graph in graphs:
         items += [graph, *graph.inputs]
         if isinstance(graph, ir.Graph):
@@ -90,18 +94,18 @@ def write_artifact(
             del item.metadata_props[key]
         item.doc_string = None
     for key, value in sorted(provenance.items()):
-        model.metadata_props[f"exporter.{key}"] = value
+        ir_model.metadata_props[f"exporter.{key}"] = value
     if spec.ir_version is not None:
-        model.ir_version = min(model.ir_version, spec.ir_version)
-    if spec.options.get("keep_initializers_as_inputs") or model.ir_version < _IR_OF_INITIALIZERS:
-        inputs = {value.name for value in model.graph.inputs}
-        for name, initializer in model.graph.initializers.items():
+        ir_model.ir_version = min(ir_model.ir_version, spec.ir_version)
+    if spec.options.get("keep_initializers_as_inputs") or ir_model.ir_version < _IR_OF_INITIALIZERS:
+        inputs = {value.name for value in ir_model.graph.inputs}
+        for name, initializer in ir_model.graph.initializers.items():
             if name not in inputs:
-                model.graph.inputs.append(initializer)
-    _move_weights_out(model, spec, folder.path)
-    path = folder.model(opset)
-    with _create_file(folder.path) as temporary:
-        data = ir.serde.serialize_model(model).SerializeToString(deterministic=True)
+                ir_model.graph.inputs.append(initializer)
+    _move_weights_out(ir_model, spec, job_folder.path)
+    path = job_folder.model(opset)
+    with _create_file(job_folder.path) as temporary:
+        data = ir.serde.serialize_model(ir_model).SerializeToString(deterministic=True)
         temporary.write_bytes(data)
         temporary.replace(path)
     return path
@@ -139,10 +143,12 @@ def _create_file(folder: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _move_weights_out(model: ir.Model, spec: ModelSpec, folder: Path) -> None:
+def _move_weights_out(ir_model: ir.Model, spec: ModelSpec, folder: Path) -> None:
     """Move large initializers into a shared file with a name from their hash."""
     external_data = spec.options.get("external_data")  # if it is None, the size decides
-    values = [value for value in model.graph.initializers.values() if value.const_value is not None]
+    values = [
+        value for value in ir_model.graph.initializers.values() if value.const_value is not None
+    ]
     tensors = [value.const_value for value in values if value.const_value is not None]
     total = sum(tensor.nbytes for tensor in tensors)
     if external_data is False and total > _LARGEST_FILE:
@@ -164,7 +170,7 @@ def _move_weights_out(model: ir.Model, spec: ModelSpec, folder: Path) -> None:
     if not large:
         return
     if spec.parameters is None:  # the contract's names stay
-        rename_numbered_weights(model, [value for value, _ in large])
+        rename_numbered_weights(ir_model, [value for value, _ in large])
     file_name, offsets = _store({str(value.name): tensor for value, tensor in large}, folder)
     for value, tensor in large:
         value.const_value = ir.ExternalTensor(
@@ -267,7 +273,9 @@ def _iterate_blocks(tensor: ir.TensorProtocol) -> Iterator[memoryview]:
         yield data[first : first + _CHUNK]
 
 
-def copy_artifact(spec: ModelSpec, opset: int, root: Path, folder: JobFolder) -> tuple[str, ...]:
+def copy_artifact(
+    spec: ModelSpec, opset: int, root: Path, job_folder: JobFolder
+) -> tuple[str, ...]:
     """Copy the file of one opset with its external data, and return a note about its origin.
 
     Raises:
@@ -275,11 +283,11 @@ def copy_artifact(spec: ModelSpec, opset: int, root: Path, folder: JobFolder) ->
     """
     name = spec.find_artifact(opset)
     try:
-        model = copy_file(root / name, folder.model(opset))
+        proto = copy_file(root / name, job_folder.model(opset))
     except UnreadableModel as error:
         message = format_message(f"artifact: {error}; correct the path or create the file again")
         raise Failure(Stage.CONVERT, message) from None
-    producer = f"{model.producer_name} {model.producer_version}".strip()
+    producer = f"{proto.producer_name} {proto.producer_version}".strip()
     return (f"the file is {name}, {f'written by {producer}' if producer else 'of unknown origin'}",)
 
 
@@ -289,17 +297,17 @@ def copy_file(source: Path, target: Path) -> onnx.ModelProto:
     Raises:
         UnreadableModel: If the file or its external data cannot be read.
     """
-    model = read_model(source)
-    if problems := tuple(find_external_data_problems(model, source.parent)):
+    proto = read_model(source)
+    if problems := tuple(find_external_data_problems(proto, source.parent)):
         raise UnreadableModel(f"{source.name}: {'; '.join(problems)}")
-    if names := list_external_files(model):
+    if names := list_external_files(proto):
         new_names = {}
         for each in names:
             digest, is_safetensors = hash_file(source.parent / each), each.endswith(".safetensors")
             new_names[each] = format_weights_name(digest, is_safetensors=is_safetensors)
             shutil.copyfile(source.parent / each, target.parent / new_names[each])
-        rename_external_files(model, new_names)
-        target.write_bytes(model.SerializeToString(deterministic=True))
+        rename_external_files(proto, new_names)
+        target.write_bytes(proto.SerializeToString(deterministic=True))
     else:
         shutil.copyfile(source, target)
-    return model
+    return proto

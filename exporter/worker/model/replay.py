@@ -49,9 +49,9 @@ class _Guard:
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
         self.real_root = root.resolve()
-        build = self._root / read_setting(root, "build", "build")
+        build_path = self._root / read_setting(root, "build", "build")
         self.private = [
-            path for path in build.glob(".*") if path.is_dir() and not path.is_symlink()
+            path for path in build_path.glob(".*") if path.is_dir() and not path.is_symlink()
         ]
         self.refused: list[str] = []
         self.is_active = False

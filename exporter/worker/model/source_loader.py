@@ -60,7 +60,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
     folder = (root / spec.manifest).parent
     with wrap_errors(Stage.SOURCE), map_weights() as store:
         require_hash(spec, folder)
-        device = _resolve_device(spec)
+        torch_device = _resolve_device(spec)
         prepend_to_path(root)
         if spec.is_saved_program:
             model: Any = torch.export.load(folder / spec.source)
@@ -82,7 +82,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             )
         if spec.weights:
             load_weights(model, spec, folder)
-        loaded = prepare_module(model, spec, device)
+        loaded = prepare_module(model, spec, torch_device)
         store(loaded)
         return loaded
 
@@ -98,19 +98,19 @@ def import_source(spec: ModelSpec, root: Path) -> None:
 
 
 def _resolve_device(spec: ModelSpec) -> torch.device:
-    device = torch.device(spec.export_device)
-    if device.type == "cpu":
-        return device
-    module = getattr(torch, device.type, None)
+    torch_device = torch.device(spec.export_device)
+    if torch_device.type == "cpu":
+        return torch_device
+    module = getattr(torch, torch_device.type, None)
     count = module.device_count() if module is not None and module.is_available() else 0
-    if (device.index or 0) >= count:
+    if (torch_device.index or 0) >= count:
         raise Failure(
             Stage.SOURCE,
-            f"export_device = '{spec.export_device}': PyTorch finds {count or 'no'} {device.type} "
-            "device(s) on this machine",
+            f"export_device = '{spec.export_device}': PyTorch finds {count or 'no'} "
+            f"{torch_device.type} device(s) on this machine",
             status=Status.UNAVAILABLE,
         )
-    return device
+    return torch_device
 
 
 def _build_model(spec: ModelSpec, root: Path) -> Any:
@@ -144,7 +144,7 @@ def _build_model(spec: ModelSpec, root: Path) -> Any:
         return source(**spec.init)
 
 
-def prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device) -> Model:
+def prepare_module(model: torch.nn.Module, spec: ModelSpec, torch_device: torch.device) -> Model:
     """Set the precision, the device and the mode; compile it if `capture` is `script`."""
     weights = (*model.named_parameters(), *model.named_buffers())
     if lazy := [name for name, weight in weights if is_lazy(weight)]:
@@ -163,8 +163,8 @@ def prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device
     }
     if spec.precision:
         casts[spec.precision]()
-    if device.type != "cpu":
-        model.to(device)
+    if torch_device.type != "cpu":
+        model.to(torch_device)
     if spec.mode == "eval":
         model.eval()
     elif spec.mode == "train":

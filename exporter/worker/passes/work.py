@@ -100,7 +100,7 @@ def apply(
     copy_file(files[-1], final)
     # Remove external data of the exported file that no file of an opset refers to.
     models = [read_model(path) for path in output.folder.path.glob("*.onnx")]
-    used = {name for model in models for name in list_external_files(model)}
+    used = {name for proto in models for name in list_external_files(proto)}
     for name in set(list_external_files(exported)) - used:
         (output.folder.path / name).unlink(missing_ok=True)
     return tuple(files[:-1]), tuple(notes)
@@ -182,11 +182,11 @@ def _find_problem(target: Path) -> str:
         instead = f"{join_names(others)} in place of its target" if others else "nothing"
         return f"writes {instead}; write the file to the path `target`"
     try:
-        model = read_model(target)
+        proto = read_model(target)
     except UnreadableModel as error:
         return f"writes an invalid file: {error}"
-    problems = tuple(find_external_data_problems(model, target.parent))
-    if not model.graph.output:
+    problems = tuple(find_external_data_problems(proto, target.parent))
+    if not proto.graph.output:
         problems = ("its graph has no output",)
     return f"writes an invalid file: {problems[0]}" if problems else ""
 
@@ -211,11 +211,11 @@ def _compare_files(source: Path, target: Path) -> list[str]:
 
 def _read_content(path: Path) -> tuple[bytes, list[str]]:
     """Return the graph without the name of its producer, and the hashes of its external data."""
-    model = read_model(path)
-    external = [hash_file(path.parent / name) for name in list_external_files(model)]
+    proto = read_model(path)
+    external = [hash_file(path.parent / name) for name in list_external_files(proto)]
     for key in ("producer_name", "producer_version", "doc_string", "metadata_props"):
-        model.ClearField(key)
-    return model.SerializeToString(deterministic=True), external
+        proto.ClearField(key)
+    return proto.SerializeToString(deterministic=True), external
 
 
 def explain(

@@ -413,7 +413,7 @@ def read_call(path: Path, spec: ModelSpec) -> tuple[Tensors, Outputs]:
 
 
 def run_again(
-    model: Model, spec: ModelSpec, folder: JobFolder, samples: Iterable[Sample]
+    model: Model, spec: ModelSpec, job_folder: JobFolder, samples: Iterable[Sample]
 ) -> Iterator[tuple[Sample, Outputs, Outputs | None]]:
     """Yield the samples without an error with their outputs, and those of a new run.
 
@@ -421,7 +421,7 @@ def run_again(
     """
     buffers = BufferSnapshot(model)
     for sample in (each for each in samples if not each.error):
-        inputs, outputs = read_call(folder.sample(sample.index), spec)
+        inputs, outputs = read_call(job_folder.sample(sample.index), spec)
         again: Outputs | None = None
         with suppress(Failure), buffers:
             again = tuple(from_value(to_value(each)) for each in run_model(model, spec, inputs))
@@ -429,7 +429,7 @@ def run_again(
 
 
 def is_repeatable(
-    model: Model, spec: ModelSpec, folder: JobFolder, samples: Iterable[Sample]
+    model: Model, spec: ModelSpec, job_folder: JobFolder, samples: Iterable[Sample]
 ) -> bool:
     """Return True if the model gives the stored outputs again.
 
@@ -438,7 +438,7 @@ def is_repeatable(
     """
     return all(
         again is not None and not describe_difference(spec, outputs, again)
-        for _, outputs, again in run_again(model, spec, folder, samples)
+        for _, outputs, again in run_again(model, spec, job_folder, samples)
     )
 
 

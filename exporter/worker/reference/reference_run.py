@@ -108,7 +108,7 @@ class _Run(EagerCall):
 
 
 def compute_reference(
-    model: Model, spec: ModelSpec, root: Path, folder: JobFolder, other_build: str = ""
+    model: Model, spec: ModelSpec, root: Path, job_folder: JobFolder, other_build: str = ""
 ) -> Reference:
     """Run the model on every input set and write a `test_data_set_<n>` for each.
 
@@ -131,7 +131,7 @@ def compute_reference(
     usual = [run for run in runs if run.is_measured and run.chosen.factor == 1.0]
     noise = _measure_noise(spec, usual)
     samples = [
-        run.write(index, folder.sample(index), spec, noise) for index, run in enumerate(runs)
+        run.write(index, job_folder.sample(index), spec, noise) for index, run in enumerate(runs)
     ]
     return Reference(
         samples=tuple(samples),
@@ -373,7 +373,7 @@ def run_further_sets(
     model: Model,
     spec: ModelSpec,
     root: Path,
-    folder: JobFolder,
+    job_folder: JobFolder,
     sets: Sequence[InputSet],
     reference: Reference,
 ) -> tuple[Sample, ...]:
@@ -388,7 +388,7 @@ def run_further_sets(
         with buffers:
             run = _run_set(model, spec, chosen, draw_inputs(spec, chosen, root))
         if not (run.error and chosen.special):
-            samples.append(run.write(index, folder.sample(index), spec, noise))
+            samples.append(run.write(index, job_folder.sample(index), spec, noise))
     return tuple(samples)
 
 

@@ -291,13 +291,13 @@ def _list_failed_checks(record: Record) -> list[CheckResult]:
 def review_reference(
     model: Model,
     spec: ModelSpec,
-    folder: JobFolder,
+    job_folder: JobFolder,
     reference: Reference,
     record: Record,
 ) -> Reference:
     """Return the reference with all that a doubtful file needs; write it next to the samples."""
-    reviewer = _Reviewer(model=model, spec=spec, folder=folder)
-    if not is_repeatable(model, spec, folder, reference.samples):
+    reviewer = _Reviewer(model=model, spec=spec, folder=job_folder)
+    if not is_repeatable(model, spec, job_folder, reference.samples):
         return reference.model_copy(update={"is_reviewed": True})
     names = _list_operators(reviewer, reference)
     reference = _omit_unstable_samples(reviewer, reference, names)
@@ -308,7 +308,7 @@ def review_reference(
     is_numeric = all(isinstance(one, float) and math.isfinite(one) for one in excess)
     if is_numeric or has_selections:
         if not reference.is_measured_everywhere:
-            reference = measure_all_samples(model, spec, folder, reference)
+            reference = measure_all_samples(model, spec, job_folder, reference)
         if names & PLAIN_OPERATORS:
             reference = _add_plain_noise(reviewer, reference)
     if has_selections:
@@ -319,7 +319,7 @@ def review_reference(
 
 
 def measure_all_samples(
-    model: Model, spec: ModelSpec, folder: JobFolder, reference: Reference
+    model: Model, spec: ModelSpec, job_folder: JobFolder, reference: Reference
 ) -> Reference:
     """Return the reference with float64 outputs and their noise for every sample that runs."""
     float64_model, reason = build_float64_model(model)
@@ -330,7 +330,7 @@ def measure_all_samples(
         if sample.error or sample.factor != 1.0 or sample.kind == "masked":
             samples.append(sample)
             continue
-        path = folder.sample(sample.index)
+        path = job_folder.sample(sample.index)
         inputs, outputs = read_call(path, spec)
         exact = run_in_float64(float64_model, spec, inputs)
         write_float64_outputs(path, [to_value(output) for output in exact or ()])

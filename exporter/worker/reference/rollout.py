@@ -31,7 +31,7 @@ from exporter.worker.reference.noise import LARGEST_NOISE, compute_noise, comput
 
 
 def compute_reference(
-    model: Model, spec: ModelSpec, inputs: Tensors, folder: JobFolder, _: Path
+    model: Model, spec: ModelSpec, inputs: Tensors, job_folder: JobFolder, _: Path
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs.
 
@@ -66,7 +66,7 @@ def compute_reference(
             index = len(samples)
             outputs = _run_step(model, spec, inputs, index)
             exact = run_in_float64(wide_model, spec, wide_inputs)
-            sample = _write_step(folder, index, spec, inputs, outputs, exact)
+            sample = _write_step(job_folder, index, spec, inputs, outputs, exact)
             name = f"{loop.name}step {index + 1}"
             samples.append(sample.model_copy(update={"name": name, "begins": number == 0}))
             if generated:
@@ -115,7 +115,7 @@ def _run_step(model: Model, spec: ModelSpec, inputs: Tensors, index: int) -> Out
 
 
 def _write_step(
-    folder: JobFolder,
+    job_folder: JobFolder,
     index: int,
     spec: ModelSpec,
     inputs: Tensors,
@@ -133,7 +133,7 @@ def _write_step(
         noise=noise.shares,
         large_noise=noise.large,
     )
-    path = folder.locate(sample)
+    path = job_folder.locate(sample)
     write_sample(
         path,
         [to_numpy(inputs[item.name]) for item in spec.inputs],

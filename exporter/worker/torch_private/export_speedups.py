@@ -307,13 +307,13 @@ def detach_weights() -> Iterator[DetachedWeights]:
 
 
 def restore_weights(
-    model: ir.Model, detached: DetachedWeights, buffers: Iterable[torch.Tensor] = ()
+    ir_model: ir.Model, detached: DetachedWeights, buffers: Iterable[torch.Tensor] = ()
 ) -> None:
     """Store the weights in the graph, in the order of its inputs.
 
     `buffers`: Tensors that change before the file is written; the graph gets copies of them.
     """
-    graph = model.graph
+    graph = ir_model.graph
     changing = {buffer.untyped_storage().data_ptr() for buffer in buffers}
     for value in graph.inputs:
         if value.name in detached.weights:
