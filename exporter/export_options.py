@@ -27,7 +27,7 @@ class ExportOptions(BuildOptions):
 
     selection: Selection = EVERYTHING
     shard: Shard | None = None
-    """Only the models of this shard."""
+    """The part of the models that this run exports."""
     engine: str = ""
     """The engine, as the project's key `engine`; "" for the project's setting."""
     jobs: int | None = None

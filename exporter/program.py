@@ -151,7 +151,7 @@ def run_plan(
     """
     folder = BuildFolder.from_project(manifest.project)
     with folder.lock():
-        folder.shard_note.unlink(missing_ok=True)  # of an earlier export
+        folder.shard_note.unlink(missing_ok=True)  # an earlier export wrote it
         stored, validator = StoredRecords(folder), RecordValidator(manifest)
         planned = {planned.cell for planned in plan.cells}
         notes = recover_killed_runs(

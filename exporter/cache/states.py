@@ -1,6 +1,7 @@
-"""The states of everything that a result depends on: files, packages, tools and variables.
+"""Read the states of the files, packages, tools and variables that a result depends on.
 
-An export without changes reads them, so this module imports neither pydantic nor the manifest.
+Each export without changes compares them first, so this module imports neither pydantic nor the
+manifest, which take longer than the comparison.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from exporter.core.check_table import CHECKS
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)
 
 
-#: Checks with a session.
+#: Checks that run the file in a session of its device.
 RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     check_placement,
     check_determinism,
@@ -32,7 +32,7 @@ RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     check_rollout,
 )
 
-#: Checks on a further device.
+#: Checks on a device after another one proved the same file.
 SHORT_CHECKS = tuple(check for check in RUNTIME_CHECKS if CHECKS[check.name].is_short)
 
 __all__ = ["RUNTIME_CHECKS", "SHORT_CHECKS", "STRUCTURE_CHECKS"]

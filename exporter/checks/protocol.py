@@ -37,7 +37,7 @@ class SelectionData:
     """The values from which an output of indices selects."""
 
     keys: Array
-    """In rows, float64 or int64: an index selects one of its row."""
+    """Rows of float64 or int64; each index selects one value of its row."""
     rows: Array
     """The row of each index."""
     exact: Array
@@ -53,9 +53,9 @@ class SampleData:
     """The tensors of one sample."""
 
     inputs: Mapping[str, Array]
-    """By the names of the contract."""
+    """The tensors by their names in the contract."""
     outputs: tuple[OnnxValue, ...]
-    """In the order of the contract, in PyTorch's dtypes."""
+    """PyTorch's outputs in their own dtypes, in the order of the contract."""
     float64_outputs: tuple[OnnxValue | None, ...]
     """The outputs in float64; None if an output has no float64 value."""
     tied_outputs: tuple[OnnxValue, ...] = ()
@@ -152,7 +152,7 @@ def hash_sample(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0")
-        with open_regular_file(path) as file:  # waits for no pipe
+        with open_regular_file(path) as file:  # opening a pipe would wait for a writer
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 

@@ -49,7 +49,7 @@ def _hash_values(checked: CheckedFile, tensor: TensorProto) -> str:
     try:
         array = numpy_helper.to_array(tensor, base_dir=str(checked.path.parent))
     except (OSError, ValueError, RuntimeError, TypeError, ValidationError):
-        return ""  # the check `wellformed` reports it
+        return ""  # the check `wellformed` reports a file that cannot be read
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 

@@ -286,7 +286,7 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
             raise
         if not _is_output_closed():
-            return _report_bug()  # a pipe to another process
+            return _report_bug()  # another process closed its pipe
         # Python would print an error at exit when it flushes the closed stdout.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -100,7 +100,7 @@ def connect(project: Project, root: Path, scratch: Path, workers: int) -> Cluste
             host=_LOOPBACK,
             dashboard_address=f"{_LOOPBACK}:0",
             worker_dashboard_address=f"{_LOOPBACK}:0",
-            memory_limit=0,  # the limits of the jobs apply
+            memory_limit=0,  # each job has a limit of its own
             silence_logs=logging.CRITICAL,
         )
     return _connect_to(cluster, f"{label}: the cluster on this machine", cluster)

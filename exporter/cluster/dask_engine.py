@@ -393,10 +393,10 @@ class _ClusterRun:
                 with tempfile.TemporaryFile(dir=jobs) as file:
                     self._receive_archive(reply, part, file, shutil.disk_usage(jobs).free)
                     unpack(file, folder)
-        except Exception as error:  # noqa: BLE001 - of Dask, or the reply is invalid
+        except Exception as error:  # noqa: BLE001 - Dask failed, or the reply is invalid
             shutil.rmtree(folder, ignore_errors=True)
             host = attempt.host
-            with suppress(Exception):  # of Dask, if the host was lost
+            with suppress(Exception):  # Dask raises it if the host was lost
                 host, *_ = self._client.who_has([future])[key]
             is_invalid = isinstance(error, TypeError | ValueError)  # no pickle, or no reply
             self._news.put(
@@ -425,7 +425,7 @@ class _ClusterRun:
 
     def _end_run(self) -> threading.Thread:
         def end_run() -> None:
-            with suppress(Exception):  # of Dask: a lost scheduler ends the jobs, too
+            with suppress(Exception):  # Dask lost its scheduler, which ends the jobs, too
                 addresses, run = self._hosts.addresses, self._client_facts.run
                 self._client.run(host_run.end_run, run, workers=addresses, on_error="ignore")
 

@@ -52,7 +52,7 @@ class Evidence(FrozenModel):
     status: Status
     message: str = ""
     sha256: str
-    """Of the file. The names of its external data contain their hashes."""
+    """The SHA-256 of the file. The names of its external data contain their hashes."""
     settings: str
     """The digest of the device's settings."""
     machine: str

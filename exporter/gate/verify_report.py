@@ -59,7 +59,7 @@ class FolderVerdict(FrozenModel):
     opset: int | None
     verdict: DeviceVerdict
     sha256: str = ""
-    """Of the file that was proved."""
+    """The SHA-256 of the file that was proved."""
 
 
 class VerifyReport(ChecksummedModel):

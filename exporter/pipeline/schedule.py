@@ -28,11 +28,11 @@ class Cost:
     """The time of one worker for a model, in seconds."""
 
     shared: float
-    """Once for all opsets."""
+    """The time that a worker needs once, for all opsets together."""
     export: float
-    """For each file."""
+    """The time to write one file."""
     checks: float
-    """For each file on all of its devices."""
+    """The time to check one file on all of its devices."""
     bytes: int
     """The size of the largest file with its external data."""
 

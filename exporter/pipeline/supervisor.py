@@ -327,7 +327,7 @@ class Build:
     observer: BuildObserver
     options: BuildOptions
     store: ResultCache | None
-    """None if no cell needs it."""
+    """None if no cell needs the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,9 +336,9 @@ class Proof:
 
     model: str
     records: FolderRecords
-    """With the earlier results that are still valid."""
+    """The results of this run, and the earlier ones that are still valid."""
     built: tuple[Record, ...]
-    """Those of the cells that ran."""
+    """The records of the cells that ran."""
 
 
 class Supervisor:

@@ -55,7 +55,7 @@ def list_children(pid: int | None = None) -> list[int]:
     """Return the children of a process or of this one (Linux)."""
     children: list[int] = []
     for thread in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # it ended
+        with contextlib.suppress(OSError):  # the process ended
             children += map(int, thread.read_text(encoding="ascii").split())
     return children
 
@@ -79,7 +79,7 @@ def read_cpu_seconds(pid: int) -> float:
         return sum(processes[each][1] for each in family) if processes else time.monotonic()
     ticks = 0
     for current in (pid, *list_descendants(pid)):
-        with contextlib.suppress(OSError):  # it ended
+        with contextlib.suppress(OSError):  # the process ended
             text = Path(f"/proc/{current}/stat").read_text(encoding="ascii", errors="replace")
             # The name of the program can contain spaces. Its own times, then those of children.
             ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
@@ -107,7 +107,7 @@ def _read_processes() -> dict[int, tuple[int, float]]:
 def _list_family(pid: int, processes: Mapping[int, tuple[int, float]]) -> list[int]:
     """Return a process that runs, and its descendants."""
     family = [pid] if pid in processes else []
-    for each in family:  # it grows
+    for each in family:  # the loop also visits the children that it adds
         family += [child for child, (parent, _) in processes.items() if parent == each]
     return family
 

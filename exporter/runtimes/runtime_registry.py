@@ -214,7 +214,7 @@ OpenSession = Callable[[Path, Device, Kernels], Session]
 def import_driver(name: str) -> None:
     """Import the driver of a built-in runtime, if it is installed."""
     if name in RUNTIMES:
-        with suppress(Exception):  # a session reports it
+        with suppress(Exception):  # whoever opens a session gets the error
             import_module(name_module(name))
 
 

@@ -1,4 +1,4 @@
-"""From a written file to the records of its devices."""
+"""Check a written file on each of its devices, and write their records."""
 
 from __future__ import annotations
 

@@ -153,7 +153,9 @@ class ForkServer:
         pid = os.fork()
         if pid == 0:
             try:
-                self._secret[:] = bytes(len(self._secret))  # the model must not find it
+                self._secret[:] = bytes(
+                    len(self._secret)
+                )  # a worker is a copy of this memory, and its model could read the secret
                 die_with_parent(server)
                 show_memory()
                 adopt_orphans()

@@ -33,7 +33,7 @@ class PreparedJob:
     notes: tuple[str, ...]
     """Overflows in the reference, for each record."""
     reference: Reference
-    """It grows: some files need samples of their own, and doubtful ones need a review."""
+    """The checks of a file add to it: samples of this file, or a review of doubtful ones."""
     samples: SampleCache
     times: StageTimes
     """The stages before the files."""

@@ -100,7 +100,7 @@ def order_rows(
         depth = max(len(item.output.shape) - 2, 0)
         pairs = [(values[each.index], data.outputs[each.index]) for each in group]
         if any(isinstance(other, list) or find_mismatch(one, other) for one, other in pairs):
-            continue  # the comparison reports it
+            continue  # the comparison of this output reports the mismatch
         arrays = {each.index: np.array(values[each.index]) for each in group}
         shape = arrays[item.index].shape
         if not 1 < shape[depth] <= comparators.MAX_ROWS:

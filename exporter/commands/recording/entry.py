@@ -329,7 +329,7 @@ def choose_fill(
 
     `rows`: The rows of the embedding that the input selects; None if there is none.
     """
-    if rows is not None:  # of the embedding that the input selects
+    if rows is not None:
         return {"randint": [0, rows]}, ""
     low, high = tensor.low, tensor.high
     if tensor.dtype == "bool" or "int" in tensor.dtype:

@@ -71,7 +71,7 @@ class UpgradeComparison:
     """The number of files that both results have."""
     changed_files: tuple[FileChange, ...]
     outcomes: tuple[CellChange, ...]
-    """For each cell."""
+    """One for each selected cell."""
 
     @property
     def changed_tools(self) -> dict[str, tuple[str, str]]:

@@ -39,7 +39,7 @@ class OpsetGroup(Generic[T]):
     device: str
     opsets: tuple[int, ...]
     members: tuple[T, ...]
-    """In the order of `opsets`."""
+    """The members, in the order of `opsets`."""
 
     @property
     def opset_ranges(self) -> str:

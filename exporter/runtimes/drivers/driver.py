@@ -178,7 +178,7 @@ class LoadFigures(NamedTuple):
     seconds: float
     """The shortest load: from the call until the session exists."""
     small_seconds: float
-    """The same for a file with one node."""
+    """The shortest load of a file with one node."""
     bytes: int
     """The growth of memory by the session and its first run."""
 

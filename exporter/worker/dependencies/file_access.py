@@ -26,7 +26,7 @@ class Access:
     def is_write(self) -> bool:
         """Whether the call replaces the content or only writes."""
         only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
-        is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # the latter creates the file
+        is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # O_EXCL creates the file
         return only_writes or is_emptied or self._is_unnamed_file
 
     @property

@@ -41,10 +41,10 @@ IMPORT_SYSTEM = (
     f"{_STANDARD_LIBRARY}importlib{os.sep}",
     f"{_STANDARD_LIBRARY}pkgutil.py",
 )
-#: It lists folders for imports, and for the versions that this tool reads.
+#: `importlib.metadata` lists folders for imports, and for this tool, which reads versions.
 _METADATA = f"{_STANDARD_LIBRARY}importlib{os.sep}metadata{os.sep}"
 _OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
-#: It tests the files of all loaded modules, which are dependencies anyway, also for torch.
+#: torch calls it. It tests the files of all loaded modules, which are dependencies anyway.
 _GET_MODULE = inspect.getmodule.__code__
 #: This package's own hooks, which are between the caller and `find_caller`.
 _HOOKS = str(Path(__file__).parent) + os.sep
@@ -117,17 +117,17 @@ class FileAccesses:
     read: tuple[str, ...] = ()
     """Files that were opened for reading before the job wrote them, if it did."""
     texts: tuple[str, ...] = ()
-    """Those that this process did not only import."""
+    """The files of `read` that something other than an import opened."""
     written: frozenset[str] = frozenset()
     """Files that the job wrote before it read them."""
     read_back: frozenset[str] = frozenset()
-    """Those that it read then."""
+    """The files of `written` that the job read afterwards."""
     tested: tuple[str, ...] = ()
     """Paths whose existence or state was requested."""
     listed: tuple[str, ...] = ()
     """Folders whose content was listed."""
     listed_by_project: frozenset[str] = frozenset()
-    """Those that code of the project listed."""
+    """The folders of `listed` that code of the project listed."""
     searched: tuple[str, ...] = ()
     """Folders whose modules were listed."""
     imports: tuple[str, ...] = ()

@@ -143,7 +143,7 @@ def _list_groups() -> dict[str, Group]:
     if read_shared_packages(Path(sys.prefix)):
         # The folder of created environments may be in the project.
         paths.add(str(Path(sys.prefix).parent))
-    paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there
+    paths.add(str(Path.home() / "intel"))  # the telemetry of OpenVINO writes there
     paths.add(str(Path(__file__).parents[2]))
     return {
         **dict.fromkeys(_SYSTEM, Group.FOREIGN),

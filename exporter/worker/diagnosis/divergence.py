@@ -1,4 +1,7 @@
-"""The first wrong value with right inputs, and exports of the model again."""
+"""Find the first value that a file computes wrong from right inputs.
+
+For this, the model is exported again, and PyTorch computes the same values.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +170,7 @@ def _write(graph: ir.Model, opset_export: OpsetExport, scratch: Path) -> Path:
 @contextmanager
 def _create_scratch(folder: Path) -> Iterator[Path]:
     path = folder / ".again"
-    shutil.rmtree(path, ignore_errors=True)  # of a diagnosis that ended early
+    shutil.rmtree(path, ignore_errors=True)  # a diagnosis that was killed left it
     path.mkdir(parents=True)
     try:
         yield path

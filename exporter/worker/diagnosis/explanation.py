@@ -180,7 +180,7 @@ _SPECIFICATION = Device(name=DeviceName("reference"), runtime="reference")
 
 
 # A diagnosis may end at any time, so these functions yield fields of the record as they find them.
-# The first ones of a failure need no export.
+# Fields that need no export come first.
 Explanation: TypeAlias = Iterator[dict[str, Any]]
 
 

@@ -282,7 +282,7 @@ def _list_changed_entries(
 
 
 def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFile) -> str:
-    """Return a sentence with everything that the other file loses, "" if it is not right.
+    """Return a sentence about the promises that the other file loses; "" if its checks fail.
 
     `checked`: The red file, with the samples that it was compared with.
     """
@@ -296,14 +296,14 @@ def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFil
             scratch = JobFolder(other.path.parent)
             reference = _select_promised_samples(checked.reference, spec)
             _link_samples(checked, reference, spec, scratch)
-            if other.origin:  # its kind of capture has samples of its own
+            if other.origin:  # another capture needs samples that this file lacks
                 route = other.origin.route
                 groups = list_groups(route, ())
                 reference = add_file_samples(
                     opset_export, scratch, reference, other.origin, groups, ()
                 )
                 reference = reference.select(route)
-            state.restore()  # a later call of the model finds the lines of its branches
+            state.restore()  # the checks call the model, which must be as it was
             file = replace(
                 checked,
                 folder=scratch,

@@ -1,1 +1,1 @@
-"""From the declared input sets to the tensors of a call."""
+"""Draw the tensors of a call from the input sets of an entry."""

@@ -1,4 +1,4 @@
-"""From tensors by name to the arguments of a call, and from tensors to arrays."""
+"""Turn tensors by name into the arguments of a call, and tensors into arrays."""
 
 from __future__ import annotations
 

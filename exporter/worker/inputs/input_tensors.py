@@ -1,4 +1,4 @@
-"""From an input set to the tensors of a call."""
+"""Draw the tensors of one input set."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From the source of an entry to a model that is ready to run."""
+"""Load the source of an entry as a model that is ready to run."""

@@ -1,4 +1,4 @@
-"""From the text of `source` to a model that is ready to run."""
+"""Load the text of `source` as a model that is ready to run."""
 
 from __future__ import annotations
 

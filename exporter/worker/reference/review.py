@@ -1,4 +1,4 @@
-"""The review of a reference when a file differs from it: which differences are rounding or ties.
+"""Review a reference when a file differs from it: can rounding or equal values explain that?
 
 These runs are slow, and a file that passes does not need them.
 """
@@ -304,7 +304,7 @@ def review_reference(
     failed = _list_failed_checks(record)
     excess = [result.metrics["of_limit"] for result in failed]
     has_selections = bool(names & _SELECTING)
-    # Infinite if types, shapes or indices differ. Of these, only indices may be right.
+    # The error is infinite if types, shapes or indices differ, and only other indices may be right.
     is_numeric = all(isinstance(one, float) and math.isfinite(one) for one in excess)
     if is_numeric or has_selections:
         if not reference.is_measured_everywhere:

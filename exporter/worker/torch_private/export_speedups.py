@@ -266,7 +266,7 @@ class DetachedWeights:
     """
 
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
-    """By their names in the graph."""
+    """The tensors by their names in the graph."""
     are_inputs: bool = False
     """True if the file lists them as inputs, too."""
 

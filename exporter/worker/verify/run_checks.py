@@ -154,7 +154,10 @@ class _DeviceRun:
     device: Device
     times: StageTimes
     verdict: CheckVerdict | None
-    """That of the structure checks first; only the end of the runtime's process replaces it."""
+    """The first bad result, that of the structure checks before all others.
+
+    Only the end of the runtime's process replaces it.
+    """
     proved_on: str
     """The earlier device that this one only has to agree with; "" if all checks have to run."""
     notes: list[str]

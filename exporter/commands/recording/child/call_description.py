@@ -33,7 +33,9 @@ def describe_call(
 ) -> dict[str, Any]:
     """Return the fields of the call in an `Observation`; `names` are those of `forward`."""
     call = FlattenedCall()
-    while args and args[-1] is None and len(args) <= len(names):  # a default, nearly always
+    while (
+        args and args[-1] is None and len(args) <= len(names)
+    ):  # None at the end is the default of most parameters
         args = args[:-1]
     try:
         call.add("args", (), args)
@@ -108,7 +110,7 @@ def _store(content: object, folder: Path) -> str:
 
 def list_parameters(model: Any) -> list[str]:
     """Return the names of the parameters of `forward`; `*args` has a star."""
-    if schema := getattr(getattr(model, "forward", None), "schema", None):  # of TorchScript
+    if schema := getattr(getattr(model, "forward", None), "schema", None):  # TorchScript has one
         return [each.name for each in schema.arguments if each.name != "self"]
     try:
         parameters = inspect.signature(model.forward).parameters.values()

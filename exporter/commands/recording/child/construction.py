@@ -164,7 +164,9 @@ class Describer:
                 if each.init
             }
             return self._call(self._refer(cls), (), fields)
-        if hasattr(value, "to_diff_dict") and hasattr(cls, "from_dict"):  # of transformers
+        if hasattr(value, "to_diff_dict") and hasattr(
+            cls, "from_dict"
+        ):  # a configuration of transformers
             values = pprint.pformat(value.to_diff_dict(), width=_WIDTH, sort_dicts=False)
             if isinstance(ast.literal_eval(values), dict):  # else a value has no literal
                 return f"{self._refer(cls)}.from_dict({values})"

@@ -243,7 +243,7 @@ class _Observer:
     def _add_file(self, content: dict[str, Any], file: Any, result: Any) -> None:
         """Add the opset and the names of the outputs, which the script may leave to torch."""
         with suppress(Exception):
-            if hasattr(result, "model"):  # of dynamo
+            if hasattr(result, "model"):  # dynamo returned a program
                 opset = result.model.opset_imports[""]
                 names = [each.name for each in result.model.graph.outputs]
             else:

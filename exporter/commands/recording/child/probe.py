@@ -81,7 +81,7 @@ def probe(spec: ModelSpec, root: str, observation: Observation) -> ProbeResult:
             return _Prober(model, spec, root, observation).probe(facts)
     except Failure as failure:
         return ProbeResult(problem=redact(str(failure), limit=400))
-    except Exception as error:  # of the model
+    except Exception as error:  # code of the model runs
         return ProbeResult(problem=redact(f"{type(error).__name__}: {error}", limit=400))
 
 
@@ -99,7 +99,7 @@ def measure_source(spec: ModelSpec, root: str) -> dict[str, Any]:
 
 def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation) -> ProbeResult:
     """Set the observed weights, and return the difference between observed and computed outputs."""
-    if not observation.sample:  # of `add`
+    if not observation.sample:  # `add` observed no call
         return ProbeResult()
     state = torch.load(observation.state, weights_only=True, mmap=True)
     file = ""
@@ -167,7 +167,7 @@ def _is_equal(state: Mapping[str, Any], other: Mapping[str, torch.Tensor]) -> bo
 def _read_tables(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the tables of a file of weights with their keys; the file itself has no key."""
     content = None
-    with suppress(Exception):  # no file of tensors
+    with suppress(Exception):  # the file has no tensors
         content = read_weights(Path(path))
     tables = {"": content, **(content if isinstance(content, Mapping) else {})}
     for key, table in tables.items():
