@@ -213,7 +213,7 @@ class _Received:
     host: str = ""
     problem: str = ""
     is_invalid: bool = False
-    """Whether the reply arrived, and is none of this version."""
+    """Whether a reply arrived that this version of the program cannot read."""
     reply: HostReply | None = None
     folder: Path | None = None
 

@@ -15,8 +15,8 @@ _RESULT = re.compile(r"[^/]+/([0-9]+\.onnx|weights-[0-9a-f]{16}\.\w+)")
 def find_build_problem(build: str, root: Path) -> str:
     """Return what is wrong with the value of `build`, or "".
 
-    A link may lead to git's folder or to the project. A folder of sources has files that git
-    tracks; results that a project commits are none.
+    A link may lead to git's folder or to the project. A folder with files that git tracks has
+    sources, unless these files are committed results.
     """
     folder = root / build
     if not folder.exists():

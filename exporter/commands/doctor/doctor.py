@@ -73,7 +73,7 @@ class Level(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """It works, but it is slower than possible, or an optional part is missing."""
+    """An export works, but it is slower than possible, or lacks an optional part."""
     PROBLEM = "problem"
     """An export fails, or stored results are damaged."""
 

@@ -46,7 +46,7 @@ class Candidate:
     opset: int
     artifact: Artifact
     records: tuple[Record, ...]
-    """Of the selected devices; all pass, unless failing files are included."""
+    """The records of the selected devices; all pass, unless failing files are included."""
 
     @property
     def warning(self) -> str:
@@ -194,7 +194,7 @@ class Publication(FrozenModel):
     warning: str = ""
     """The failures, "" if there are none."""
     sha256: str
-    """Of `model.onnx`."""
+    """The SHA-256 of `model.onnx`."""
     exported: str = ""
     """The hash before the entry's description was appended: that of the file of the export."""
     commit: str = ""
@@ -206,7 +206,7 @@ class Publication(FrozenModel):
     allowed: Items[Allowance]
     """The tolerance of each output on the test data."""
     records: Annotated[Items[Record], Field(min_length=1)]
-    """For each device: checks with figures, route, sources with hashes."""
+    """A record of each device: checks with figures, route, sources with hashes."""
     sources: dict[str, str]
     """The published file with the content of each file of a sample, by its name in an export."""
 

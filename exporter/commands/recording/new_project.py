@@ -120,7 +120,7 @@ def _add_settings(root: Path) -> FileChange:
 
 
 def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
-    """Return the text of noxfile.py with a session, and why there is none."""
+    """Return the text of noxfile.py with a session, or without it and the reason."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
