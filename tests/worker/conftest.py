@@ -12,6 +12,7 @@ _IGNORED_WARNINGS = (
     r"ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning",
     r"ignore:.*LeafSpec.*is deprecated:FutureWarning",
     r"ignore:The feature will be removed:DeprecationWarning",
+    r"ignore:Guards may run slower on Python 3.13.0:RuntimeWarning",
 )
 
 
