@@ -70,8 +70,8 @@ class Measurements(FrozenModel):
 TRACER_PREFIX = "tracer warning: "
 #: In the warning of a branch on a value.
 TRACED_BRANCH = "Python boolean"
-#: The note of a model whose weights were drawn and not loaded, before the seed.
-INITIAL_WEIGHTS = "weights: initial values of seed "
+#: The begin of the note of a model with weights that were drawn and not loaded.
+INITIAL_WEIGHTS = "weights: initial values"
 #: The first words of a note about variables of the shell that workers do not receive.
 WITHHELD_NOTE = "the model reads "
 #: The first words of a note about sizes or values that no sample proves.
@@ -401,7 +401,10 @@ class Record(ChecksummedModel):
 
     @property
     def initial_weights(self) -> str:
-        """`initial values of seed 0` if the weights were drawn and not loaded, else ""."""
+        """`initial values of seed 0` if the weights were drawn and not loaded, else "".
+
+        If some were loaded, it has the names of the others: `initial values: head.weight`.
+        """
         notes = (note for note in self.notes if note.startswith(INITIAL_WEIGHTS))
         return next(notes, "").removeprefix("weights: ")
 

@@ -190,7 +190,7 @@ def _compute_reference(
     }
     reference = reference.model_copy(update=update)
     write_json(job_folder.reference, reference)
-    initial = (f"{INITIAL_WEIGHTS}{spec.seed}",) if loaded.has_initial_weights else ()
+    initial = (f"{INITIAL_WEIGHTS}{loaded.initial}",) if loaded.initial else ()
     return PreparedJob(
         output=output,
         model=model,

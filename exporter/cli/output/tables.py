@@ -229,13 +229,13 @@ def require_readable_files(manifest: Manifest) -> None:
 
 
 def format_initial_weights(records: Iterable[Record]) -> list[str]:
-    """Return a line with the models whose weights were drawn, or no line."""
-    weights = {each.cell.model: each.initial_weights for each in records if each.initial_weights}
-    if not weights:
-        return []
-    seeds = ", ".join(sorted(set(weights.values())))
-    subject = join_names([*weights])
-    return [f"{subject}: weights: {seeds}; `weights` in an entry names trained ones"]
+    """Return a line with the models whose weights were drawn, for each text about them."""
+    models = dict[str, dict[str, None]]()
+    for each in records:
+        if each.initial_weights:
+            models.setdefault(each.initial_weights, {})[each.cell.model] = None
+    end = "`weights` in an entry names trained ones"
+    return [f"{join_names([*names])}: weights: {text}; {end}" for text, names in models.items()]
 
 
 def print_result_notes(current: Results) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
@@ -23,6 +27,7 @@ from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
+from exporter.worker.dependencies.source_files import Group, classify_path
 from exporter.worker.model import captured_models
 from exporter.worker.model.generation import require_package
 from exporter.worker.model.mapped_weights import map_weights
@@ -192,34 +197,47 @@ class LoadedModel:
     """The difference of another build from it; empty if there is none."""
     unproved: tuple[str, ...] = ()
     """The promise that another build would prove, if there is none."""
-    has_initial_weights: bool = False
-    """Whether its weights were drawn from the seed, and none were loaded."""
+    initial: str = ""
+    """` of seed 0` if its weights have the values they were drawn with, `: head.weight` if some do,
+    else ""."""
 
 
 def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
-    """Return the model, compared with another build in a fork."""
+    """Return the model, compared with builds of its own and of another seed in forks."""
     if spec.is_saved_program or spec.is_saved_script:
         return LoadedModel(model=load_model(spec, root))
-    other = None
-    with _count_loads() as loads:
-        import_source(spec, root)  # once for both builds
-        is_drawn = has_drawn(spec.seed)
-        if can_fork():
-            other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
-        model = load_model(spec, root)
-        if not IS_LINUX:
-            other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
-        is_drawn = is_drawn or has_drawn(spec.seed)
-    first = digest_weights(model) if other is not None else {}
+    import_source(spec, root)  # once for all builds
+    is_import_drawn = has_drawn(spec.seed)
+
+    def digest_build() -> dict[str, str]:
+        return digest_weights(load_model(spec, root))
+
+    def digest_other_seed() -> dict[str, str]:
+        with _shift_seeds():
+            if is_import_drawn:
+                _forget_modules(root)
+            return digest_build()
+
+    model = None if IS_LINUX else load_model(spec, root)
+    has_builds = can_fork() or not IS_LINUX
+    other = compute_in_fork(digest_build) if has_builds else None
+    # Without a fork, this process would keep two versions of the classes.
+    has_other_seed = other is not None and (IS_LINUX or not is_import_drawn)
+    other_seed = compute_in_fork(digest_other_seed) if has_other_seed else None
+    model = model or load_model(spec, root)
+    if other_seed is None and not spec.weights and (is_import_drawn or has_drawn(spec.seed)):
+        other_seed = {}  # nothing shows that a weight is trained
+    first = digest_weights(model) if (other, other_seed) != (None, None) else {}
     names = dict.fromkeys((*first, *(other or ())))
-    changed = [name for name in names if first.get(name) != (other or {}).get(name)]
-    has_weights = any(True for _ in model.parameters())
+    changed = [name for name in names if other is not None and first.get(name) != other.get(name)]
     reason = "the process of the second build ended early, or has threads or uses a GPU"
     return LoadedModel(
         model=model,
         change=f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else "",
         unproved=(f"the same weights in each build: {reason}",) if other is None else (),
-        has_initial_weights=is_drawn and not loads and has_weights,
+        initial=_describe_initial_weights(model, first, other_seed or {}, spec.seed)
+        if other_seed is not None
+        else "",
     )
 
 
@@ -229,22 +247,72 @@ def has_drawn(seed: int) -> bool:
     return not torch.equal(torch.get_rng_state(), unused)
 
 
+# A weight that is the same with another seed was loaded, by whatever function, or is a constant.
+# Sources seed generators, too.
 @contextmanager
-def _count_loads() -> Iterator[list[str]]:
-    """Yield a list that receives the class of each module that loads a state."""
-    loads: list[str] = []
-    load_state_dict: Any = torch.nn.Module.load_state_dict
+def _shift_seeds() -> Iterator[None]:
+    """Give another seed to each generator that is seeded inside."""
 
-    @functools.wraps(load_state_dict)
-    def count(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        loads.append(type(module).__name__)
-        return load_state_dict(module, *args, **kwargs)
+    def shift(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(seed: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return function(seed + 1 if isinstance(seed, int) else seed, *args, **kwargs)
 
-    setattr(torch.nn.Module, load_state_dict.__name__, count)
-    try:
-        yield loads
-    finally:
-        setattr(torch.nn.Module, load_state_dict.__name__, load_state_dict)
+        return call
+
+    class Generator(torch.Generator):
+        def manual_seed(self, seed: int) -> torch.Generator:
+            return super().manual_seed(seed + 1)
+
+    places: tuple[tuple[Any, str], ...] = (
+        (torch, "manual_seed"),
+        (torch.random, "manual_seed"),
+        (random, "seed"),
+        (np.random, "seed"),
+        (np.random, "default_rng"),
+    )
+    with ExitStack() as restored:
+        for module, name in places:
+            original = getattr(module, name)
+            restored.callback(setattr, module, name, original)
+            setattr(module, name, shift(original))
+        restored.callback(setattr, torch, "Generator", torch.Generator)
+        torch.Generator = Generator  # type: ignore[misc]
+        yield
+
+
+def _forget_modules(root: Path) -> None:
+    """Let the next import run the files of the project again, whose objects were drawn."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and classify_path(os.path.realpath(file), os.path.realpath(root)) is Group.PROJECT:
+            del sys.modules[name]
+
+
+def _describe_initial_weights(
+    model: Model, digests: Mapping[str, str], others: Mapping[str, str], seed: int
+) -> str:
+    """Return which weights are initial values, as `LoadedModel.initial`.
+
+    `others`: The digests of the weights with another seed.
+    """
+    drawn, is_trained = [], False
+    for name, weight in model.named_parameters():
+        key = f"the parameter '{name}'"
+        if digests[key] != others.get(key):
+            drawn.append(name)
+        else:  # a constant, such as the weight 1 of a norm, is no sign of a training
+            is_trained = is_trained or not _is_constant(weight)
+    if not drawn:
+        return ""
+    return f": {join_names(drawn, 1)}" if is_trained else f" of seed {seed}"
+
+
+def _is_constant(weight: torch.Tensor) -> bool:
+    if weight.layout is not torch.strided or weight.is_quantized or not weight.numel():
+        return False
+    values = weight.detach().reshape(-1)
+    return bool((values == values[0]).all())
 
 
 def digest_weights(model: Model) -> dict[str, str]:

@@ -31,7 +31,7 @@ from tests.unit.factory import make_artifact, make_manifest, make_record, make_r
 
 def make_results(*, initial: bool = False) -> RunRecord:
     """Return a file of each cell, with loaded weights or drawn ones."""
-    notes = (f"{INITIAL_WEIGHTS}0",) if initial else ()
+    notes = (f"{INITIAL_WEIGHTS} of seed 0",) if initial else ()
     files = [make_artifact(cell.model, cell.opset) for cell in CELLS]
     return make_run(
         *(

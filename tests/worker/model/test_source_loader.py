@@ -340,43 +340,124 @@ def test_a_function_has_no_weights(root: Path) -> None:
         load_model(build_spec("w.pt", source="w_functions.py:net"), root)
 
 
-INITIAL = {
-    "class_of_torch": "Model = nn.Linear",
-    "object": "Model = nn.Linear(4, 3)",
-    "function": "def Model(*args, **kwargs):\n    return nn.Linear(4, 3)",
-}
-LOADED = {
+_SEEDED = "    torch.manual_seed(5)\n    net = nn.Linear(4, 3)\n    return net"
+_NET = "def Model(*args, **kwargs):\n    net = nn.Linear(4, 3)\n    trained = torch.arange(12.0)\n"
+_TRAINED = "trained = torch.arange(12.0).reshape(3, 4)\n"
+_END = "\n    net.bias.data = torch.arange(3.0)\n    return net"
+#: The text after `initial values` by the source of a model: all weights, some, or none.
+SOURCES = {
+    "class_of_torch": ("Model = nn.Linear", " of seed 0"),
+    "object": ("Model = nn.Linear(4, 3)", " of seed 0"),
+    "function": ("def Model(*args, **kwargs):\n    return nn.Linear(4, 3)", " of seed 0"),
+    "seeded": (f"def Model(*args, **kwargs):\n{_SEEDED}", " of seed 0"),
+    "seeded_before_and_after": (
+        f"def Model(*args, **kwargs):\n{_SEEDED.replace('return', 'torch.manual_seed(0); return')}",
+        " of seed 0",
+    ),
+    "seeded_generator": (
+        (
+            f"{_NET}    nn.init.normal_(net.weight, generator=torch.Generator().manual_seed(3))\n"
+            "    nn.init.zeros_(net.bias)\n    return net"
+        ),
+        " of seed 0",
+    ),
+    "numbers_of_numpy": (
+        (
+            f"{_NET}    draw = np.random.default_rng(3).normal(size=(3, 4))\n"
+            "    net.weight.data = torch.from_numpy(draw).float()\n"
+            "    nn.init.zeros_(net.bias)\n    return net"
+        ),
+        " of seed 0",
+    ),
+    "norm_that_is_not_loaded": (
+        "def Model(*args, **kwargs):\n    return nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3))",
+        " of seed 0",
+    ),
+    "another_prefix": (
+        (
+            f"{_NET}    state = {{'module.weight': trained}}\n"
+            "    net.load_state_dict(state, strict=False)\n    return net"
+        ),
+        " of seed 0",
+    ),
+    "renamed_layer": (
+        (
+            "def Model(*args, **kwargs):\n"
+            "    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))\n"
+            f"    {_TRAINED}    state = {{'0.weight': trained, '0.bias': torch.arange(3.0)}}\n"
+            "    net.load_state_dict(state, strict=False)\n    return net"
+        ),
+        ": 1.weight and 1 more",
+    ),
+    "one_vector": (f"{_NET}    net.weight.data = trained.reshape(3, 4)\n    return net", ": bias"),
     "loaded_by_the_source": (
-        "def Model(*args, **kwargs):\n"
-        "    net = nn.Linear(4, 3)\n"
-        "    net.load_state_dict({'weight': torch.ones(3, 4), 'bias': torch.ones(3)})\n"
-        "    return net"
+        (
+            f"{_NET}    state = {{'weight': trained.reshape(3, 4), 'bias': torch.ones(3)}}\n"
+            "    net.load_state_dict(state)\n    return net"
+        ),
+        "",
+    ),
+    "copy": (
+        f"{_NET}    with torch.no_grad():\n        net.weight.copy_(trained.reshape(3, 4)){_END}",
+        "",
+    ),
+    "data": (f"{_NET}    net.weight.data = trained.reshape(3, 4){_END}", ""),
+    "new_parameters": (f"{_NET}    net.weight = nn.Parameter(trained.reshape(3, 4)){_END}", ""),
+    "vector": (
+        (
+            f"{_NET}    nn.utils.vector_to_parameters(torch.arange(15.0), net.parameters())\n"
+            "    return net"
+        ),
+        "",
+    ),
+    "numpy": (
+        f"{_NET}    net.weight.data.numpy()[:] = np.arange(12.0).reshape(3, 4){_END}",
+        "",
+    ),
+    "loaded_object": (
+        (
+            f"Model = nn.Linear(4, 3)\n{_TRAINED}Model.weight.data = trained\n"
+            "Model.bias.data = torch.arange(3.0)"
+        ),
+        "",
     ),
     "no_random_number": (
-        "def Model(*args, **kwargs):\n"
-        "    net = nn.Linear(4, 3, device='meta').to_empty(device='cpu')\n"
-        "    net.weight.data.fill_(1.0)\n    net.bias.data.fill_(1.0)\n    return net"
+        (
+            "def Model(*args, **kwargs):\n"
+            "    net = nn.Linear(4, 3, device='meta').to_empty(device='cpu')\n"
+            "    net.weight.data.fill_(1.0)\n    net.bias.data.fill_(1.0)\n    return net"
+        ),
+        "",
     ),
-    "no_weights": "class Model(nn.Module):\n    def __init__(self, *args, **kwargs):\n"
-    "        super().__init__()\n        self.noise = torch.rand(3)",
+    "no_weights": (
+        (
+            "class Model(nn.Module):\n    def __init__(self, *args, **kwargs):\n"
+            "        super().__init__()\n        self.noise = torch.rand(3)"
+        ),
+        "",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", [*INITIAL, *LOADED])
-def test_weights_are_initial_if_they_were_drawn_and_not_loaded(tmp_path: Path, name: str) -> None:
-    code = {**INITIAL, **LOADED}[name]
-    (tmp_path / f"{name}.py").write_text(f"import torch\nfrom torch import nn\n\n{code}\n")
-    init = {"in_features": 4, "out_features": 3} if name != "object" else {}
-    spec = make_contract("", manifest="m.toml", source=f"{name}.py:Model", init=init)
-    original = torch.nn.Module.load_state_dict
-    assert load_model_twice(spec, tmp_path).has_initial_weights is (name in INITIAL)
-    assert torch.nn.Module.load_state_dict is original
+@pytest.mark.parametrize("name", SOURCES)
+def test_weights_are_initial_if_they_have_the_values_they_were_drawn_with(
+    tmp_path: Path, name: str
+) -> None:
+    code, initial = SOURCES[name]
+    header = "import numpy as np\nimport torch\nfrom torch import nn\n\n"
+    (tmp_path / f"{name}_weights.py").write_text(f"{header}{code}\n")
+    init = {} if "object" in name else {"in_features": 4, "out_features": 3}
+    spec = make_contract("", manifest="m.toml", source=f"{name}_weights.py:Model", init=init)
+    originals = torch.manual_seed, torch.Generator
+    loaded = load_model_twice(spec, tmp_path)
+    assert (loaded.initial, loaded.change, loaded.unproved) == (initial, "", ())
+    assert (torch.manual_seed, torch.Generator) == originals
 
 
 def test_a_file_of_weights_makes_no_initial_weights(root: Path) -> None:
     torch.save(state(), root / "weights.pth")
-    assert not load_model_twice(build_spec("weights.pth"), root).has_initial_weights
-    assert load_model_twice(build_spec(""), root).has_initial_weights
+    assert not load_model_twice(build_spec("weights.pth"), root).initial
+    assert load_model_twice(build_spec(""), root).initial
 
 
 @pytest.fixture(autouse=True)

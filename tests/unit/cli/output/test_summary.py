@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from exporter.cli.output.line_progress import LineProgress
-from exporter.cli.output.tables import format_counts, format_grid, make_summary
+from exporter.cli.output.tables import (
+    format_counts,
+    format_grid,
+    format_initial_weights,
+    make_summary,
+)
 from exporter.cli.output.terminal import print_summary
 from exporter.core.errors import ExportSummary
 from exporter.pipeline.decisions import Decisions
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import parse_cell
-from exporter.records.record import MissingOperator, Record, Status
+from exporter.records.record import INITIAL_WEIGHTS, MissingOperator, Record, Status
+from exporter.report.rows.cells import list_initial_models
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("a", opsets=(9, 18)), make_spec("longer", opsets=(18, 19)))
@@ -79,6 +85,21 @@ def test_initial_weights_have_a_line() -> None:
     assert find_line("a") == f"a: {end}"
     assert find_line("a", "longer") == f"a, longer: {end}"
     assert find_line() == ""
+
+
+def test_models_with_some_initial_weights_have_lines_of_their_own() -> None:
+    def record(model: str, text: str) -> Record:
+        return make_record(f"{model}/18/cpu", notes=(f"{INITIAL_WEIGHTS}{text}",))
+
+    records = [record("a", " of seed 0"), record("b", ": head.weight and 1 more")]
+    assert format_initial_weights([*records, record("c", " of seed 0")]) == [
+        "a, c: weights: initial values of seed 0; `weights` in an entry names trained ones",
+        (
+            "b: weights: initial values: head.weight and 1 more; `weights` in an entry names trained "
+            "ones"
+        ),
+    ]
+    assert list_initial_models(records) == ["a", "b"]
 
 
 def test_unavailable_cells_have_a_line_for_each_reason() -> None:

@@ -421,7 +421,7 @@ def _calls(models: int) -> int:
 
 
 def test_models_with_initial_weights_are_marked() -> None:
-    drawn = {"notes": (f"{INITIAL_WEIGHTS}0",)}
+    drawn = {"notes": (f"{INITIAL_WEIGHTS} of seed 0",)}
     manifest = make_manifest(make_spec("drawn", opsets=(18,)), make_spec("loaded", opsets=(18,)))
     run = make_run(make_record("drawn/18/cpu", **drawn), make_record("loaded/18/cpu"))
     page = render_pages(manifest, run)["COMPATIBILITY.md"]

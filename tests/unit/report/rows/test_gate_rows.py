@@ -117,7 +117,7 @@ def loosen(atol: float) -> ModelSpec:
 
 
 NEW = make_spec("new", line=30)
-NEW_CELLS = [make_cell(f"new/{n}/cpu", notes=(f"{INITIAL_WEIGHTS}0",)) for n in (17, 18)]
+NEW_CELLS = [make_cell(f"new/{n}/cpu", notes=(f"{INITIAL_WEIGHTS} of seed 0",)) for n in (17, 18)]
 WITH_NEW = make_manifest(NET, OTHER, NEW)
 GROWN = [make_cell("net/17/cpu", bytes=50_000), make_cell("net/18/cpu", bytes=90_000)]
 BROKEN = make_record("net/18/cpu", "fail", check="axes", message="only batch 3")
