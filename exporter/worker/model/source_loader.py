@@ -182,6 +182,15 @@ def prepare_module(model: torch.nn.Module, spec: ModelSpec, torch_device: torch.
 
 #: Names in one message.
 _MAX_NAMES = 3
+#: Modules with running statistics.
+_NORMS = (
+    torch.nn.BatchNorm1d,
+    torch.nn.BatchNorm2d,
+    torch.nn.BatchNorm3d,
+    torch.nn.InstanceNorm1d,
+    torch.nn.InstanceNorm2d,
+    torch.nn.InstanceNorm3d,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +205,8 @@ class LoadedModel:
     change: str = ""
     """The difference of another build from it; empty if there is none."""
     unproved: tuple[str, ...] = ()
-    """The promise that another build would prove, if there is none."""
+    """The promise that another build would prove, if there is none, and initial values that hide a
+    part of the model."""
     initial: str = ""
     """` of seed 0` if its weights have the values they were drawn with, `: head.weight` if some do,
     else ""."""
@@ -231,13 +241,15 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     names = dict.fromkeys((*first, *(other or ())))
     changed = [name for name in names if other is not None and first.get(name) != other.get(name)]
     reason = "the process of the second build ended early, or has threads or uses a GPU"
+    unproved = (f"the same weights in each build: {reason}",) if other is None else ()
+    initial = ""
+    if other_seed is not None:
+        initial = _describe_initial_weights(model, first, other_seed, spec.seed)
     return LoadedModel(
         model=model,
         change=f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else "",
-        unproved=(f"the same weights in each build: {reason}",) if other is None else (),
-        initial=_describe_initial_weights(model, first, other_seed or {}, spec.seed)
-        if other_seed is not None
-        else "",
+        unproved=(*unproved, *(_list_constants(model) if initial else ())),
+        initial=initial,
     )
 
 
@@ -306,6 +318,27 @@ def _describe_initial_weights(
     if not drawn:
         return ""
     return f": {join_names(drawn, 1)}" if is_trained else f" of seed {seed}"
+
+
+# A scale of 0 hides the branch before it, a weight 1 and a bias 0 hide each other's places, and a
+# table of zeros hides its rows. Trained values show them, so a file of initial ones proves less.
+def _list_constants(model: Model) -> Iterator[str]:
+    """Yield a text for each number that all values of a parameter or of a running statistic are."""
+    names = dict[float, list[str]]()
+    statistics = (
+        (f"{path}.{name}".removeprefix("."), value)
+        for path, module in model.named_modules()
+        if isinstance(module, _NORMS)
+        for name, value in module.named_buffers(recurse=False)
+        if value.is_floating_point()
+    )
+    for name, weight in (*model.named_parameters(), *statistics):
+        if _is_constant(weight) and not weight.is_complex():
+            value = float(weight.detach().reshape(-1)[0])
+            if weight.numel() > 1 or value in (0.0, 1.0):
+                names.setdefault(value, []).append(name)
+    for value, each in names.items():
+        yield f"{join_names(each, 1)}: all values are {value:g}"
 
 
 def _is_constant(weight: torch.Tensor) -> bool:

@@ -450,8 +450,43 @@ def test_weights_are_initial_if_they_have_the_values_they_were_drawn_with(
     spec = make_contract("", manifest="m.toml", source=f"{name}_weights.py:Model", init=init)
     originals = torch.manual_seed, torch.Generator
     loaded = load_model_twice(spec, tmp_path)
-    assert (loaded.initial, loaded.change, loaded.unproved) == (initial, "", ())
+    assert (loaded.initial, loaded.change) == (initial, "")
     assert (torch.manual_seed, torch.Generator) == originals
+
+
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("nn.Linear(4, 3)", ()),
+        ("Scaled()", ("gamma: all values are 0",)),
+        (
+            "nn.Sequential(nn.Embedding.from_pretrained(torch.zeros(4, 3)), nn.Linear(3, 2))",
+            ("0.weight: all values are 0",),
+        ),
+        (
+            "nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))",
+            (
+                "1.weight and 1 more: all values are 1",
+                "1.bias and 1 more: all values are 0",
+            ),
+        ),
+        ("trained(nn.BatchNorm1d(3))", ()),
+    ],
+)
+def test_initial_values_that_hide_a_part_are_named(
+    tmp_path: Path, code: str, texts: tuple[str, ...]
+) -> None:
+    name = f"hidden_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
+    (tmp_path / f"{name}.py").write_text(
+        "import torch\nfrom torch import nn\n\n\n"
+        "class Scaled(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = nn.Linear(4, 3)\n"
+        "        self.gamma = nn.Parameter(torch.zeros(()))\n\n\n"
+        "def trained(net):\n    net.weight.data = torch.arange(3.0)\n    return net\n\n\n"
+        f"def build():\n    return {code}\n"
+    )
+    spec = make_contract("", manifest="m.toml", source=f"{name}.py:build")
+    assert load_model_twice(spec, tmp_path).unproved == texts
 
 
 def test_a_file_of_weights_makes_no_initial_weights(root: Path) -> None:

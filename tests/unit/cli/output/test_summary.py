@@ -92,12 +92,10 @@ def test_models_with_some_initial_weights_have_lines_of_their_own() -> None:
         return make_record(f"{model}/18/cpu", notes=(f"{INITIAL_WEIGHTS}{text}",))
 
     records = [record("a", " of seed 0"), record("b", ": head.weight and 1 more")]
+    end = "`weights` in an entry names trained ones"
     assert format_initial_weights([*records, record("c", " of seed 0")]) == [
-        "a, c: weights: initial values of seed 0; `weights` in an entry names trained ones",
-        (
-            "b: weights: initial values: head.weight and 1 more; `weights` in an entry names trained "
-            "ones"
-        ),
+        f"a, c: weights: initial values of seed 0; {end}",
+        f"b: weights: initial values: head.weight and 1 more; {end}",
     ]
     assert list_initial_models(records) == ["a", "b"]
 
