@@ -59,10 +59,25 @@ def check(root: Path) -> int:
     problems = tuple(_find_inconsistencies(manifest))
     for problem in problems:
         print_error(problem)
+    for note in _list_repeated_axes(manifest):
+        print_line(note)
     cells = pluralize(len(list_all_cells(manifest)), "cell")
     models = pluralize(len(manifest.models), "model")
     print_line(f"{models}, {cells}: {pluralize(len(problems), 'problem')}")
     return ExitCode.RED if problems else ExitCode.OK
+
+
+def _list_repeated_axes(manifest: Manifest) -> Iterator[str]:
+    """Yield a note for each input or output that has one axis twice."""
+    for model in manifest.models:
+        for item in (*model.inputs, *model.outputs):
+            names = [dim for dim in item.shape if isinstance(dim, str)]
+            for name in dict.fromkeys(each for each in names if names.count(each) > 1):
+                place = f"{model.manifest}:{model.line}: models.{model.id}"
+                yield (
+                    f"note: {place}: '{item.name}' has the axis '{name}' twice, so only equal "
+                    "sizes are proved; give each dimension a name of its own if they can differ"
+                )
 
 
 class CellDecision(FrozenModel):

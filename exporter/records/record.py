@@ -70,6 +70,10 @@ class Measurements(FrozenModel):
 TRACER_PREFIX = "tracer warning: "
 #: In the warning of a branch on a value.
 TRACED_BRANCH = "Python boolean"
+#: In the warnings of numbers that are no sizes: an integer is a size in most models.
+TRACED_NUMBERS = ("Python float", "Python number")
+#: The begin of a text about a line whose value was the same in all draws.
+EQUAL_VALUES = "other values at "
 #: The begin of the note of a model with weights that were drawn and not loaded.
 INITIAL_WEIGHTS = "weights: initial values"
 #: The first words of a note about variables of the shell that workers do not receive.

@@ -29,7 +29,11 @@ from exporter.worker.model import captured_models, custom_ops
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.model_kinds import Model
-from exporter.worker.model.source_loader import LoadedModel, load_model_twice
+from exporter.worker.model.source_loader import (
+    LoadedModel,
+    load_model_twice,
+    require_names_in_order,
+)
 from exporter.worker.prepared_job import PreparedJob
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
@@ -146,6 +150,7 @@ def _load_model(output: JobOutput) -> tuple[Model, LoadedModel]:
     if spec != output.spec:
         write_json(output.folder.contract, spec)
     loaded = load_model_twice(spec, root)
+    require_names_in_order(loaded.model, spec)
     if program := find_program(loaded.model):
         captured_models.require_matching_inputs(program, spec)
     model = wrap_with_call_objects(loaded.model, spec, root)

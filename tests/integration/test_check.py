@@ -25,6 +25,13 @@ def test_a_valid_project_prints_nothing(project: Path) -> None:
     assert run_check(project) == (0, "")
 
 
+def test_an_axis_that_is_twice_in_a_shape_is_noted(project: Path) -> None:
+    change(project, 'shape = ["batch", 3]', 'shape = ["batch", "batch"]')
+    process = run_exporter(project, "check")
+    assert "note: manifests/net.toml:" in process.stdout
+    assert "has the axis 'batch' twice, so only equal sizes are proved" in process.stdout
+
+
 def test_tables_that_git_merged_wrongly_are_found(project: Path) -> None:
     (project / "build/reports.json").unlink()  # another machine wrote them
     assert run_check(project) == (0, "")

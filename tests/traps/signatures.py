@@ -40,6 +40,46 @@ SIGNATURES = (
         failed(Stage.SOURCE, "in another order"),
     ),
     Trap(
+        "one key in another order",
+        "the first key is the declared name of the second output",
+        contract("outputs.py:Dictionary", **_pair("once", "double")),
+        failed(Stage.SOURCE, "declares 'double' in another order"),
+    ),
+    Trap(
+        "names of other keys",
+        "no key is the declared name of another output",
+        contract("outputs.py:Dictionary", **_pair("first", "second")),
+    ),
+    *traps(
+        "inputs in another order",
+        "whoever feeds the names of the model exchanges two inputs",
+        "outputs.py:Difference",
+        refused(Stage.SOURCE, 'add at = "kwargs.right"'),
+        inputs=(declare_input("right"), declare_input("left", at="args[1]")),
+        **_pair("a", "b"),
+    ),
+    Trap(
+        "inputs in another order, each at its place",
+        "the names are those of `forward`, and the order is that of the entry",
+        contract(
+            "outputs.py:Difference",
+            inputs=(
+                declare_input("right", at="kwargs.right"),
+                declare_input("left", at="kwargs.left"),
+            ),
+            **_pair("a", "b"),
+        ),
+    ),
+    Trap(
+        "inputs with names of their own",
+        "no name is that of another parameter",
+        contract(
+            "outputs.py:Difference",
+            inputs=(declare_input("first"), declare_input("right", at="args[1]")),
+            **_pair("a", "b"),
+        ),
+    ),
+    Trap(
         "str output",
         "a str vanishes from a graph",
         contract("outputs.py:Text"),

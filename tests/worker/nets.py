@@ -266,3 +266,22 @@ class RoundsLater(nn.Module):
         is_later = x.shape[0] == 7 and self.largest > 7
         self.largest = max(self.largest, x.shape[0])
         return x * 3 / 7 if is_later else x * (3 / 7)
+
+
+class KeepsNumber(nn.Module):
+    """Adds the number of its large values, which a trace keeps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + int(x.gt(1e6).sum())
+
+
+class KeepsMean(nn.Module):
+    """Adds a number that each input changes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + float(x.mean()) * 0
+
+
+class KeepsSize(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * int(x.shape[1])

@@ -20,7 +20,10 @@ from exporter.manifest import Manifest, Style, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
+    EQUAL_VALUES,
     TRACED_BRANCH,
+    TRACED_NUMBERS,
+    UNPROVED_PREFIX,
     WITHHELD_NOTE,
     CellId,
     Record,
@@ -95,8 +98,13 @@ def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
     for record in records:
         texts = [note for note in record.notes if note.startswith(WITHHELD_NOTE)]
         if record.status is Status.PASS:
-            branches = [each for each in record.notes if TRACED_BRANCH in each]
-            texts += [f"the trace keeps one branch: {note}" for note in branches]
+            for note in record.notes:
+                if TRACED_BRANCH in note:
+                    texts.append(f"the trace keeps one branch: {note}")
+                elif any(kind in note for kind in TRACED_NUMBERS):
+                    texts.append(f"the trace keeps one number: {note}")
+                elif note.startswith(f"{UNPROVED_PREFIX}{EQUAL_VALUES}"):
+                    texts.append(note)
         untracked = " and ".join(record.untracked)
         if untracked:
             texts.append(f"runs in each export: {untracked} cannot be tracked")

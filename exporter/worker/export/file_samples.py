@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import traceback
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import torch
 
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
-from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX
+from exporter.records.record import EQUAL_VALUES, TRACED_BRANCH, TRACED_NUMBERS, TRACER_PREFIX
+from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.export import model_branches, operator_regions
 from exporter.worker.export.attempts import ExportedFile, OpsetExport
 from exporter.worker.export.size_terms import choose_breaking_sizes, read_conditions
@@ -18,6 +21,7 @@ from exporter.worker.inputs.input_sets import (
     LAST_SIZE,
     InputSet,
     count_elements,
+    create_draw_set,
     create_multiples_set,
     create_size_set,
     list_sweep,
@@ -133,6 +137,47 @@ def add_file_samples(
     return reference
 
 
+#: Draws that show whether a value changes.
+_VALUE_DRAWS = 8
+#: Warnings of values that a condition may read, and that are no sizes.
+_DRAWN_KINDS = (TRACED_BRANCH, *TRACED_NUMBERS)
+
+
+def _list_equal_values(
+    context: ExportContext, sizes: Mapping[str, int], warnings: Sequence[str]
+) -> Iterator[str]:
+    """Yield a text for each line whose Python value is in the trace and is equal in all draws.
+
+    No sample shows what the file does with another value.
+    """
+    spec = context.spec
+    lines = {line for note in warnings if (line := _find_value_line(note))}
+    if not lines or not any(item.fill.is_random for item in spec.inputs):
+        return
+    values = dict[str, set[object]]()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if str(read_schema(func).name) == "aten::_local_scalar_dense":
+            line = find_frame_line(traceback.walk_stack(None), context.root)
+            values.setdefault(line, set()).add(result)
+        return result
+
+    for seed in range(_VALUE_DRAWS):
+        inputs = draw_inputs(spec, create_draw_set(spec, seed, sizes), context.root)
+        with suppress(Failure), BufferSnapshot(context.model), create_mode(record):
+            run_model(context.model, spec, inputs)
+    yield from (
+        f"{EQUAL_VALUES}{line}" for line in values if line in lines and len(values[line]) == 1
+    )
+
+
+def _find_value_line(note: str) -> str:
+    """Return the line in a warning of the tracer about a Python value, else ""."""
+    line, _, text = note.removeprefix(TRACER_PREFIX).partition(": ")
+    return line if "to a Python " in text else ""
+
+
 def _choose_capture_sets(
     opset_export: OpsetExport,
     known: Sequence[Sample],
@@ -159,12 +204,13 @@ def _choose_capture_sets(
             used,
             sizes,
             is_warned=is_warned,
-            is_boolean=any(TRACED_BRANCH in note for note in warnings),
+            is_boolean=any(kind in note for note in warnings for kind in _DRAWN_KINDS),
             has_draws=captured is None or exported.route.capture == "draft",
         )
         sets += draws
         sizes += further
         unproved += texts
+        unproved += _list_equal_values(context, used[0], warnings)
         sets += [create_size_set(spec, each) for each in sizes]
     # A branch or loop of the graph accepts no dispatch mode, such as `torch.cond`.
     has_graphs = captured is not None and any(captured.program.graph_module.children())

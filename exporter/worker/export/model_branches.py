@@ -40,6 +40,8 @@ _LARGE, _MANY_WEIGHTS = 1 << 17, 1 << 20
 _FEW_RUNS, _RUNS = 8, 160
 #: Runs without a warning, while they take no more than the sweep.
 _QUIET_RUNS = 16
+#: Runs for each axis, however slow: the export of such a model takes longer.
+_LEAST_RUNS = 4
 #: The largest number in a model that is taken for a size.
 _LARGEST_CONSTANT = 1 << 16
 
@@ -60,9 +62,16 @@ class _Path:
         """Follow a function of the model; functions of libraries are not followed."""
         if not find_model_file(frame.f_code.co_filename, self.root):
             return False
-        owner = frame.f_locals.get("self")
-        attributes = vars(owner).values() if isinstance(owner, torch.nn.Module) else ()
-        numbers = (each for each in (*frame.f_code.co_consts, *attributes) if type(each) is int)
+        owner, read = frame.f_locals.get("self"), frozenset(frame.f_code.co_names)
+        attributes = vars(owner) if isinstance(owner, torch.nn.Module) else {}
+        values = [*frame.f_code.co_consts, *attributes.values()]
+        values += [frame.f_globals.get(name) for name in read]
+        # Numbers that the function reads from objects such as a configuration.
+        for each in (*attributes.values(), *frame.f_locals.values()):
+            if not isinstance(each, torch.nn.Module | torch.Tensor):
+                known = getattr(each, "__dict__", {})
+                values += [known[name] for name in read if name in known]
+        numbers = (each for each in values if type(each) is int)
         self.constants.update(each for each in numbers if 1 < each <= _LARGEST_CONSTANT)
         return True
 
@@ -152,10 +161,12 @@ def _choose_sizes(
             if sizes not in known
         ]
         runs = max(1, most // len(spec.free_axes))
+        tried = 0
         for sizes in islice(cheap, runs):
             budget -= measure_run(spec, sizes, weights)
-            if budget < 0:
+            if budget < 0 and tried >= _LEAST_RUNS:
                 break
+            tried += 1
             path = _follow(opset_export, sizes)
             instructions = frozenset(path.instructions)
             # An operator that fails is no branch; a `raise` in the model is one.
@@ -163,20 +174,31 @@ def _choose_sizes(
             if instructions not in seen and is_new and len(chosen) < MOST_SAMPLES:
                 seen.add(instructions)
                 chosen.append(sizes)
-        if len(cheap) > runs and is_warned:
-            untried = f"at {len(cheap) - runs} of {len(cheap)} sizes of axis '{axis.name}'"
-            unproved.append(f"a branch of the model {untried}, because its runs are slow")
+        # Without a warning, only the numbers in the model show where a branch may be.
+        near = {size for number in first.constants for size in (number, number + 1)}
+        left = [sizes for sizes in cheap[tried:] if is_warned or sizes[axis.name] in near]
+        if left and first.has_branch:
+            untried = f"at {len(left)} of {len(cheap)} sizes of axis '{axis.name}'"
+            reason = "its runs are slow" if is_warned else "few sizes run without a warning"
+            unproved.append(f"a branch of the model {untried}, because {reason}")
     if len(chosen) == MOST_SAMPLES:
         unproved.append(f"further branches: only {MOST_SAMPLES} branches get a sample")
     return tuple(chosen), tuple(unproved)
 
 
 def _list_sizes(constants: set[int], example: int, *, is_warned: bool) -> Iterator[int]:
-    """Yield the sizes to try: around the numbers in the model first, then small and large ones."""
-    near = {number + shift for number in constants for shift in (-1, 0, 1)}
+    """Yield the sizes to try: around the numbers in the model first, then small and large ones.
+
+    A larger number is more often a limit than a number of heads or of dimensions.
+    """
+    numbers = sorted(constants, reverse=True)
+    around = (number + shift for number in numbers for shift in (-1, 0, 1))
+    near = dict.fromkeys(size for size in around if size > 3 and size != example)
+    yield from near
     small = {*range(_LAST_SMALL_SIZE + 1)} if is_warned else {_LAST_SMALL_SIZE}
-    for sizes in (near - {*range(4)}, small - near, {*_LARGE_SIZES}):
-        yield from sorted(sizes - {example}, key=lambda size: abs(size - example))
+    for sizes in (small, {*_LARGE_SIZES}):
+        further = sizes - near.keys() - {example}
+        yield from sorted(further, key=lambda size: abs(size - example))
 
 
 def _choose_draws(

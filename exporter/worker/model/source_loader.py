@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -34,7 +35,7 @@ from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.model.model_kinds import Model, ScriptedFunction, is_compiled
 from exporter.worker.model.replay import is_replay, refuse_writes
 from exporter.worker.model.weight_files import load_weights
-from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.process.failure import Failure, report_invalid_entry, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.process.setup import seed_generators
 
@@ -178,6 +179,36 @@ def prepare_module(model: torch.nn.Module, spec: ModelSpec, torch_device: torch.
         compiled: torch.nn.Module = torch.jit.script(model)
         return compiled
     return model
+
+
+#: An argument by position.
+_POSITION = re.compile(r"args\[(\d+)\]")
+
+
+def require_names_in_order(model: Model, spec: ModelSpec) -> None:
+    """Compare the names of the inputs with the parameters of `forward` at their positions.
+
+    Whoever feeds the file by the names of the model would exchange two inputs.
+
+    Raises:
+        Failure: Stage `source`, if an input has the name of another parameter.
+    """
+    try:
+        parameters = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):  # compiled code has none
+        return
+    for item in spec.inputs:
+        match = _POSITION.fullmatch(item.at)
+        position = int(match[1]) if match else 0
+        others = parameters[:position] + parameters[position + 1 :]
+        if match and position < len(parameters) and item.name in others:
+            message = (
+                f"'{item.name}' is the name of another parameter of `forward` than that at its "
+            )
+            message += f"position, '{parameters[position]}'; declare the inputs in the order of "
+            message += f'`forward`, or add at = "kwargs.{item.name}"'
+            place = f"{spec.manifest}:{spec.line}: models.{spec.id}.inputs"
+            raise report_invalid_entry([f"{place}: {message}"])
 
 
 #: Names in one message.

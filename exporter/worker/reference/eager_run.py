@@ -142,9 +142,12 @@ def _find_problem(leaves: _Leaves, spec: ModelSpec) -> str:
         return f"the entry declares {len(spec.outputs)} ({names}){hint if has_list else ''}"
     declared = [output.name for output in spec.outputs]
     returned = [path.removeprefix(".").removeprefix("['").removesuffix("']") for path, _ in leaves]
-    if returned != declared and sorted(returned) == sorted(declared):
-        # Names are assigned by position, so the file would have exchanged names.
-        return f"the entry declares them in another order ({names})"
+    pairs_of_names = zip(returned, declared, strict=True)
+    # Names are assigned by position, so the file would have the name of another output.
+    if wrong := [name for name, other in pairs_of_names if name != other and name in declared]:
+        is_permuted = sorted(returned) == sorted(declared)
+        moved = "them" if is_permuted else ", ".join(f"'{name}'" for name in wrong)
+        return f"the entry declares {moved} in another order ({names})"
     pairs = [
         (isinstance(leaf, list), out) for (_, leaf), out in zip(leaves, spec.outputs, strict=True)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -178,6 +179,54 @@ class Bytes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.other if x.nbytes > 4096 else x * 2.0
+
+
+class LargeBytes(Bytes):
+    """The same in a model with 17 million weights, whose runs are slow."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__(other)
+        self.table = nn.Parameter(torch.ones(17_000_000))
+
+
+class Configured(nn.Module):
+    """A branch on a size and a number of a configuration, beside larger numbers."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(limit=208, unread=[40_000])
+        self.other = other
+
+    def forward(self, x: Tensor) -> Tensor:
+        limit = self.config.limit
+        return x * self.other if len(x.unbind(0)) > limit else x * 2.0
+
+
+_LIMIT = 309
+
+
+class GlobalLimit(nn.Module):
+    """A branch on a size and a number of the module."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__()
+        self.other = other
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.other if len(x.unbind(0)) > _LIMIT else x * 2.0
+
+
+class ManyNumbers(nn.Module):
+    """A branch at the largest of many numbers."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__()
+        self.other = other
+        self.heads, self.width, self.layers, self.rank, self.groups = 41, 73, 33, 25, 57
+        self.first, self.second, self.third, self.longest = 81, 89, 97, 450
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.other if len(x.unbind(0)) > self.longest else x * 2.0
 
 
 class ChangedByTrace(Bytes):

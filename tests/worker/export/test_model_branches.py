@@ -10,7 +10,8 @@ import pytest
 from exporter.records.record import UNPROVED_PREFIX, Record, Status
 from exporter.worker.process import followed_code
 from tests.traps.branches import BRANCHES
-from tests.traps.prove import make_record
+from tests.traps.prove import export, make_record
+from tests.worker.contracts import make_contract
 
 (BYTES,) = (trap for trap in BRANCHES if trap.name == "branch for the bytes of a tensor")
 
@@ -25,6 +26,25 @@ def test_a_branch_is_found_without_a_warning_of_the_tracer(tmp_path: Path) -> No
     record = make_record(BYTES, tmp_path / "trap")
     assert record.status is Status.FAIL
     assert not list_texts(record)
+
+
+def test_sizes_without_a_branch_are_not_named(tmp_path: Path) -> None:
+    # Each of the many sizes after a warning would need a run.
+    (record,) = export(make_contract("KeepsSize", "x [n, m] -> y [n, m]", opsets=(17,)), tmp_path)
+    assert not [note for note in record.notes if "a branch of the model" in note]
+
+
+def test_values_that_are_equal_in_all_draws_are_named(tmp_path: Path) -> None:
+    notes = {}
+    for net in ("KeepsNumber", "KeepsMean", "KeepsSize"):
+        spec = make_contract(net, "x [batch, 4] -> y [batch, 4]", opsets=(17,))
+        (record,) = export(spec, tmp_path / net)
+        assert record.status is Status.PASS
+        notes[net] = [note for note in record.notes if "other values" in note]
+    assert notes.pop("KeepsNumber")[0].startswith(
+        "not proved: other values at tests/worker/nets.py:"
+    )
+    assert not any(notes.values())
 
 
 def test_a_record_says_that_python_is_silent(
