@@ -72,6 +72,8 @@ TRACER_PREFIX = "tracer warning: "
 TRACED_BRANCH = "Python boolean"
 #: In the warnings of numbers that are no sizes: an integer is a size in most models.
 TRACED_NUMBERS = ("Python float", "Python number")
+#: The begin of a text about settings of `generate` that the published loop does not have.
+UNPROVED_SETTINGS = "the tokens of `generate` with "
 #: The begin of a text about a line whose value was the same in all draws.
 EQUAL_VALUES = "other values at "
 #: The begin of the note of a model with weights that were drawn and not loaded.
@@ -411,6 +413,13 @@ class Record(ChecksummedModel):
         """
         notes = (note for note in self.notes if note.startswith(INITIAL_WEIGHTS))
         return next(notes, "").removeprefix("weights: ")
+
+    @property
+    def unproved_settings(self) -> str:
+        """The settings of `generate` that no loop over the file has, as a sentence; else ""."""
+        start = f"{UNPROVED_PREFIX}{UNPROVED_SETTINGS}"
+        notes = (note for note in self.notes if note.startswith(start))
+        return next(notes, "").removeprefix(UNPROVED_PREFIX)
 
     @property
     def failure_code(self) -> str:

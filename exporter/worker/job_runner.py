@@ -25,7 +25,7 @@ from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.job_output import JobOutput
-from exporter.worker.model import captured_models, custom_ops
+from exporter.worker.model import captured_models, custom_ops, generation
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.model_kinds import Model
@@ -190,7 +190,12 @@ def _compute_reference(
         "weight_inputs": weight_inputs,
         "unproved": {
             **reference.unproved,
-            "": (*silent, *loaded.unproved, *reference.unproved.get("", ())),
+            "": (
+                *silent,
+                *loaded.unproved,
+                *generation.list_unproved_settings(model),
+                *reference.unproved.get("", ()),
+            ),
         },
     }
     reference = reference.model_copy(update=update)

@@ -219,6 +219,11 @@ SIZES = (
         repaired=(2, 15),
     ),
     Trap(
+        "recurrent of one length under dynamo",
+        "onnxscript before 0.7.1 writes another order of the gates",
+        contract("sizes.py:Recurrent", DYNAMO, "x [3, 5, 4] -> y [3, 5, 4]"),
+    ),
+    Trap(
         "operator that the opset lacks",
         "TorchScript has attention from opset 14 on",
         contract("sizes.py:Attention", signature="x [batch, 2, 4] -> y [batch, 2, 4]"),

@@ -119,10 +119,14 @@ MINIMUM_PYTHON = "3.11"
 MINIMUM_VERSIONS = {
     "torch": "2.10",
     "onnx": "1.21",
-    "onnxscript": "0.6.2",
+    "onnxscript": "0.7.1",
     "onnxruntime": RUNTIMES["onnxruntime"].oldest,
     "numpy": "2.0",
     "safetensors": "0.4.3",
+}
+#: What an older version does wrong without an error.
+SILENT_FAULTS = {
+    "onnxscript": "it writes wrong files of `nn.GRU` without an error",
 }
 OPTIONAL = {
     row.package: (row.oldest, f"only the device {name} needs it")
@@ -230,7 +234,9 @@ def _examine_package(name: str, minimum: str, packages: ImportedPackages) -> Dia
 
 def _compare_version(name: str, installed: str, minimum: str) -> Diagnosis:
     if is_older(installed, minimum):
-        return Diagnosis.problem(name, f"{installed} is too old: {minimum} or later is needed")
+        fault = f"; {SILENT_FAULTS[name]}" if name in SILENT_FAULTS else ""
+        message = f"{installed} is too old: {minimum} or later is needed{fault}"
+        return Diagnosis.problem(name, message)
     return Diagnosis.ok(name, installed)
 
 

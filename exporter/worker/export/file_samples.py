@@ -31,7 +31,7 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, count_weights, run_model
-from exporter.worker.reference.noise import is_repeatable
+from exporter.worker.reference.noise import is_repeatable, read_call
 from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.reference.reference_run import run_further_sets
 from exporter.worker.torch_private import internals
@@ -113,6 +113,7 @@ def add_file_samples(
             sets, unproved = list(list_sweep(spec, used, *limits)), list[str]()
         else:
             sets, unproved = _choose_capture_sets(opset_export, known, exported, operators)
+            unproved += _list_equal_values(opset_export, folder, known, exported)
         names = {chosen.name for chosen in sets}
         others = {sample.name for sample in reference.samples if sample.captures}
         samples = [
@@ -144,29 +145,32 @@ _DRAWN_KINDS = (TRACED_BRANCH, *TRACED_NUMBERS)
 
 
 def _list_equal_values(
-    context: ExportContext, sizes: Mapping[str, int], warnings: Sequence[str]
+    opset_export: OpsetExport, folder: JobFolder, known: Sequence[Sample], exported: ExportedFile
 ) -> Iterator[str]:
-    """Yield a text for each line whose Python value is in the trace and is equal in all draws.
+    """Yield a text for each line whose Python value is in the trace and is equal in all samples.
 
-    No sample shows what the file does with another value.
+    No sample shows what the file does with another value. A few draws are tried, too.
     """
-    spec = context.spec
-    lines = {line for note in warnings if (line := _find_value_line(note))}
-    if not lines or not any(item.fill.is_random for item in spec.inputs):
+    spec = opset_export.spec
+    lines = {line for note in exported.notes if (line := _find_value_line(note))}
+    if not lines:
         return
     values = dict[str, set[object]]()
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
         if str(read_schema(func).name) == "aten::_local_scalar_dense":
-            line = find_frame_line(traceback.walk_stack(None), context.root)
+            line = find_frame_line(traceback.walk_stack(None), opset_export.root)
             values.setdefault(line, set()).add(result)
         return result
 
-    for seed in range(_VALUE_DRAWS):
-        inputs = draw_inputs(spec, create_draw_set(spec, seed, sizes), context.root)
-        with suppress(Failure), BufferSnapshot(context.model), create_mode(record):
-            run_model(context.model, spec, inputs)
+    calls = [read_call(folder.sample(each.index), spec)[0] for each in known if not each.error]
+    if spec.inputs_from is None:
+        draws = (create_draw_set(spec, seed, known[0].axes) for seed in range(_VALUE_DRAWS))
+        calls += [draw_inputs(spec, draw, opset_export.root) for draw in draws]
+    for inputs in calls:
+        with suppress(Failure), BufferSnapshot(opset_export.model), create_mode(record):
+            run_model(opset_export.model, opset_export.spec, inputs)
     yield from (
         f"{EQUAL_VALUES}{line}" for line in values if line in lines and len(values[line]) == 1
     )
@@ -175,7 +179,7 @@ def _list_equal_values(
 def _find_value_line(note: str) -> str:
     """Return the line in a warning of the tracer about a Python value, else ""."""
     line, _, text = note.removeprefix(TRACER_PREFIX).partition(": ")
-    return line if "to a Python " in text else ""
+    return line if note.startswith(TRACER_PREFIX) and "to a Python " in text else ""
 
 
 def _choose_capture_sets(
@@ -210,7 +214,6 @@ def _choose_capture_sets(
         sets += draws
         sizes += further
         unproved += texts
-        unproved += _list_equal_values(context, used[0], warnings)
         sets += [create_size_set(spec, each) for each in sizes]
     # A branch or loop of the graph accepts no dispatch mode, such as `torch.cond`.
     has_graphs = captured is not None and any(captured.program.graph_module.children())

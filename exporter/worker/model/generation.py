@@ -15,10 +15,10 @@ import onnx_ir as ir
 import torch
 
 from exporter.core.errors import suggest_nearest
-from exporter.core.text import join_names
+from exporter.core.text import join_names, shorten
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.keys import DECODER, ENCODER, Generate
-from exporter.records.record import Stage, Status
+from exporter.records.record import UNPROVED_SETTINGS, Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state, use_seed
@@ -112,6 +112,8 @@ class GeneratorPart(torch.nn.Module):
         self.outputs: dict[str, torch.Tensor] = {name: each for name, each in pairs if name}
         self.order: tuple[str, ...] = tuple(self.inputs)
         """The names of the positional arguments of `forward`."""
+        self.dropped: tuple[str, ...] = ()
+        """The settings of the model's `generate` that change its tokens and that no loop has."""
 
     def forward(self, *tensors: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the tensors of the result, also those in a cache."""
@@ -214,6 +216,7 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             message = f"`generate` of the model has {join_names(problems)}; correct the entry, or "
             message += "the `generation_config` of the model"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+        dropped = tuple(_list_dropped_settings(model))
         model = _simplify_generation(model)
         module = _build_part(model, generate.part, _draw_prompt(model, 2, 5, 5))
     fix = f"correct the interface; `exporter add {spec.source} --dry-run` prints it"
@@ -240,6 +243,7 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             message += f"declared {item.dtype} [{dims}]; {fix}"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     module.order = tuple(item.name for item in spec.inputs)
+    module.dropped = dropped if generate.part == DECODER else ()
     return module
 
 
@@ -442,6 +446,37 @@ def _name_dim(base: int, more_rows: int, longer: int, single: int, wider: int) -
     if longer != base:
         return "past" if single == base else "total"
     return base if single == base else "length"
+
+
+#: Settings that change the tokens of a greedy `generate`, with the values that change nothing.
+_SETTINGS: Mapping[str, tuple[Any, ...]] = {
+    "num_beams": (1,),
+    "num_beam_groups": (1,),
+    "penalty_alpha": (0.0,),
+    "guidance_scale": (1.0,),
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty"), (1.0,)),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0,)),
+    **dict.fromkeys(("min_length", "min_new_tokens"), (0,)),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids"), ([],)),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "forced_decoder_ids"), ()),
+    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty"), ()),
+}
+_LENGTH_OF_SETTING = 40
+
+
+def list_unproved_settings(model: torch.nn.Module) -> Iterator[str]:
+    """Yield a text about the settings of `generate` that a loop over the file does not have."""
+    if isinstance(model, GeneratorPart) and model.dropped:
+        names = join_names(model.dropped, len(model.dropped))
+        yield f"{UNPROVED_SETTINGS}{names}: the proved loop takes the largest logit of each step"
+
+
+def _list_dropped_settings(model: Any) -> Iterator[str]:
+    """Yield each setting of the model's `generate` that `_simplify_generation` removes."""
+    for name, neutral in _SETTINGS.items():
+        value = getattr(model.generation_config, name, None)
+        if value is not None and value not in neutral:
+            yield f"{name} = {shorten(str(value), _LENGTH_OF_SETTING)}"
 
 
 def _simplify_generation(model: Any) -> Any:

@@ -65,6 +65,30 @@ def load_decoder(folder: Path) -> ModelSpec:
     return load_project(make_project(folder, files)).models[0]
 
 
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({}, ""),
+        ({"num_beams": 1, "repetition_penalty": 1.0, "suppress_tokens": []}, ""),
+        ({"temperature": 0.5, "do_sample": True}, ""),
+        (
+            {"num_beams": 4, "suppress_tokens": [3, 5]},
+            "num_beams = 4, suppress_tokens = [3, 5]",
+        ),
+    ],
+)
+def test_settings_of_generate_that_no_loop_has_are_named(
+    tmp_path: Path, settings: dict[str, object], text: str
+) -> None:
+    spec, model = load_decoder(tmp_path), PreTrainedModel()
+    vars(model.generation_config).update(settings)
+    assert spec.generate is not None
+    part = generation.select_part(model, spec, spec.generate)
+    texts = list(generation.list_unproved_settings(part))
+    end = "the proved loop takes the largest logit of each step"
+    assert texts == ([f"the tokens of `generate` with {text}: {end}"] if text else [])
+
+
 def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
     spec = load_decoder(tmp_path)
     shapes = {item.name: item.shape for item in (*spec.inputs, *spec.outputs)}

@@ -107,6 +107,13 @@ def test_recent_packages_are_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnoses["openvino"].message == "not installed: only the device openvino needs it"
 
 
+def test_a_release_with_a_silent_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {**GOOD.versions, "onnxscript": "0.7.0"}
+    found = examine(monkeypatch, GOOD.model_copy(update={"versions": versions}))["onnxscript"]
+    assert found.level is Level.PROBLEM
+    assert found.message.endswith("; it writes wrong files of `nn.GRU` without an error")
+
+
 def test_a_torch_that_is_not_known_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     response = GOOD.model_copy(
         update={"is_known_torch": False, "versions": {**GOOD.versions, "torch": "2.14.0"}}
