@@ -73,9 +73,9 @@ def _list_repeated_axes(manifest: Manifest) -> Iterator[str]:
         for item in (*model.inputs, *model.outputs):
             names = [dim for dim in item.shape if isinstance(dim, str)]
             for name in dict.fromkeys(each for each in names if names.count(each) > 1):
-                place = f"{model.manifest}:{model.line}: models.{model.id}"
+                prefix = f"{model.manifest}:{model.line}: models.{model.id}"
                 yield (
-                    f"note: {place}: '{item.name}' has the axis '{name}' twice, so only equal "
+                    f"note: {prefix}: '{item.name}' has the axis '{name}' twice, so only equal "
                     "sizes are proved; give each dimension a name of its own if they can differ"
                 )
 

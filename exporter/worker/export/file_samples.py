@@ -113,7 +113,7 @@ def add_file_samples(
             sets, unproved = list(list_sweep(spec, used, *limits)), list[str]()
         else:
             sets, unproved = _choose_capture_sets(opset_export, known, exported, operators)
-            unproved += _list_equal_values(opset_export, folder, known, exported)
+            unproved += _list_equal_values(opset_export, job_folder, known, exported)
         names = {chosen.name for chosen in sets}
         others = {sample.name for sample in reference.samples if sample.captures}
         samples = [

@@ -207,8 +207,8 @@ def require_names_in_order(model: Model, spec: ModelSpec) -> None:
             )
             message += f"position, '{parameters[position]}'; declare the inputs in the order of "
             message += f'`forward`, or add at = "kwargs.{item.name}"'
-            place = f"{spec.manifest}:{spec.line}: models.{spec.id}.inputs"
-            raise report_invalid_entry([f"{place}: {message}"])
+            prefix = f"{spec.manifest}:{spec.line}: models.{spec.id}.inputs"
+            raise report_invalid_entry([f"{prefix}: {message}"])
 
 
 #: Names in one message.
