@@ -170,6 +170,8 @@ def _quiet() -> Iterator[None]:
 _INTERVAL = 0.5
 #: Seconds without a usable worker after which the user gets a message.
 _PATIENCE = 5.0
+#: Seconds without a host after the last one left.
+_EMPTY_LIMIT = 60.0
 #: Seconds without a response, after which the scheduler counts as lost or the jobs of a host run
 #: elsewhere. Dask itself waits 5 minutes for a host.
 _SILENCE = 30.0
@@ -195,6 +197,8 @@ class ClusterHosts:
         #: The last response of the scheduler, and its time.
         self._latest = self._workers, self._silent, time.monotonic()
         self._started = self._refused_since = time.monotonic()
+        #: When there was a host; 0 before the first one.
+        self._last_seen = 0.0
         self._notes: set[str] = set()
         self._is_closed = threading.Event()
 
@@ -231,8 +235,8 @@ class ClusterHosts:
         """Use the last list of Dask workers.
 
         Raises:
-            ExporterError: ENVIRONMENT, if all hosts have refused jobs for some seconds, or the
-                scheduler is lost.
+            ExporterError: ENVIRONMENT, if all hosts have refused jobs for some seconds, the last
+                one left a minute ago, or the scheduler is lost.
         """
         previous = self._workers
         self._workers, silent, read = self._latest
@@ -247,6 +251,11 @@ class ClusterHosts:
                 f"{address} does not respond for {_SILENCE:g} s; its {count} run on other hosts"
             )
         self._silent = silent
+        if self._workers:
+            self._last_seen = now
+        elif self._last_seen and now - self._last_seen > _EMPTY_LIMIT:
+            message = f"{self._label}: the last host left {_EMPTY_LIMIT:g} s ago"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
         if not self._workers and now - self._started > _PATIENCE:
             self._note(f"{self._label}: has no worker yet; waiting for `dask worker ADDRESS`")
         if not self.are_refused:

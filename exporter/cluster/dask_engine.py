@@ -66,6 +66,15 @@ _MAX_SUBMISSIONS = 20
 _MAX_LOSSES = 2
 #: Invalid replies of a host, which then runs no more jobs.
 _MAX_INVALID = 3
+#: The release and the modules of this package on a host, as an expression of the standard library:
+#: the function of another release may be in a module that the host lacks.
+_RELEASE = """(lambda package: b"" if package is None else (
+    (lambda folder, sha256, metadata: (metadata.version("onnx-exporter-matrix") + " " + sha256(
+        b"".join(path.relative_to(folder).as_posix().encode() + path.read_bytes()
+                 for path in sorted(folder.rglob("*.py")))).hexdigest()[:12]).encode())(
+        __import__("pathlib").Path(package.origin).parent, __import__("hashlib").sha256,
+        __import__("importlib.metadata").metadata)
+))(__import__("importlib.util").util.find_spec("exporter"))"""
 #: Bytes of an event of a host.
 _EVENT_LIMIT = 1 << 20
 
@@ -174,8 +183,8 @@ class _Attempt:
     lost_hosts: list[str] = field(default_factory=list)
     """The hosts that ended after the job announced a stage there."""
     avoided: set[str] = field(default_factory=set)
-    allowed: list[str] | None = None
-    """The addresses that may run it now, or None for all."""
+    allowed: list[str] = field(default_factory=list)
+    """The addresses that may run it now."""
     started: float = 0.0
     announcement: Announcement | None = None
 
@@ -238,6 +247,8 @@ class _ClusterRun:
         self._hosts = ClusterHosts(connection, on_note)
         #: The hosts that have the archive of the project, or receive it.
         self._supplied: set[str] = set()
+        #: The hosts that have this release; only these get jobs.
+        self._known: set[str] = set()
         self._waiting: deque[_Attempt] = deque()
         self._running: dict[str, _Attempt] = {}
         self._ended: deque[JobResult] = deque()
@@ -316,7 +327,9 @@ class _ClusterRun:
             running = [attempt.task for attempt in self._running.values()]
             if not may_start(self._waiting[0].task, running):
                 return
-            self._submit(self._waiting.popleft())
+            if not self._submit(self._waiting[0]):
+                return
+            self._waiting.popleft()
 
     def _end_unfinished(self, message: str) -> None:
         count = pluralize(len(self._running) + len(self._waiting), "job")
@@ -325,8 +338,13 @@ class _ClusterRun:
         )
         raise ExporterError(ExitCode.ENVIRONMENT, f"{message}and run the export again") from None
 
-    def _submit(self, attempt: _Attempt) -> None:
+    def _submit(self, attempt: _Attempt) -> bool:
+        """Submit a job, unless no host is known that can run it."""
         job = attempt.task.job
+        allowed = self._hosts.list_allowed(attempt.avoided) or self._hosts.addresses
+        attempt.allowed = [each for each in allowed if each in self._known]
+        if not attempt.allowed:
+            return False
         attempt.submissions += 1
         if attempt.submissions > _MAX_SUBMISSIONS:
             message = f"{self._label}: no host accepts {job.spec.id}; see the messages above"
@@ -338,7 +356,6 @@ class _ClusterRun:
             client_facts=self._client_facts, key=key, job=job, seconds=attempt.task.seconds
         )
         attempt.host = ""
-        attempt.allowed = self._hosts.list_allowed(attempt.avoided)
         attempt.future = self._client.submit(
             host_run.run_job,
             request.to_json(indent=None),
@@ -350,6 +367,7 @@ class _ClusterRun:
         )
         self._running[key] = attempt
         attempt.future.add_done_callback(lambda _: self._news.put(key))
+        return True
 
     def _retry(self, key: str, attempt: _Attempt) -> None:
         self._client.cancel([attempt.future], force=True)
@@ -372,6 +390,14 @@ class _ClusterRun:
         size = self._archive.size
         problem = ""
         try:
+            release = self._call(address, eval, _RELEASE)
+            own = eval(_RELEASE)  # noqa: S307 - the same expression as on the host
+            if release != own:
+                names = [each.decode(errors="replace") or "missing" for each in (release, own)]
+                problem = f"exporter: {names[0]} instead of {names[1]}"
+                self._news.put(_Received(host=address, problem=problem))
+                return
+            self._known.add(address)
             for offset, part in self._archive.read_parts():
                 reply = self._call(address, host_run.add_part, run, sha256, offset, part, size)
                 if problem := reply.decode(errors="replace"):
@@ -426,7 +452,8 @@ class _ClusterRun:
     def _end_run(self) -> threading.Thread:
         def end_run() -> None:
             with suppress(Exception):  # Dask lost its scheduler, which ends the jobs, too
-                addresses, run = self._hosts.addresses, self._client_facts.run
+                addresses = [each for each in self._hosts.addresses if each in self._known]
+                run = self._client_facts.run
                 self._client.run(host_run.end_run, run, workers=addresses, on_error="ignore")
 
         return _start_thread(end_run)

@@ -64,7 +64,7 @@ class Cluster:
         self, name: str, module: str, *arguments: str, **more: str
     ) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "FAULTS_FOLDER": str(self.folder), **more}
-        environment["PYTHONPATH"] = str(REPOSITORY)
+        environment["PYTHONPATH"] = more.get("PYTHONPATH", str(REPOSITORY))
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -312,3 +313,23 @@ def test_a_host_with_other_packages_is_refused(tmp_path: Path) -> None:
     assert "no host of the cluster can run jobs; install the packages" in str(error.value)
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
     assert all("runs no jobs: torch: 1.0" in note for note in log.notes)
+
+
+@pytest.mark.campaign
+def test_a_host_with_an_older_release_is_refused_and_stays(tmp_path: Path) -> None:
+    """Its package lacks the modules of this one, so their import would fail there."""
+    project, old = tmp_path / "project", tmp_path / "old"
+    (old / "exporter").mkdir(parents=True)
+    (old / "exporter/__init__.py").touch()
+    campaign.make_project(project, models=2, opsets=1)
+    cluster = Cluster(tmp_path / "cluster", 0, preload="")
+    try:
+        cluster.start_host("host0", PYTHONPATH=str(old))
+        cluster.wait_for_hosts(1)
+        with pytest.raises(ExporterError) as error:
+            dask_campaign.run(project, cluster.address)
+        assert cluster.hosts["host0"].poll() is None
+    finally:
+        cluster.close()
+    assert error.value.exit_code is ExitCode.ENVIRONMENT
+    assert re.search(r"cannot run jobs: exporter: \S+ \w{12} instead of", str(error.value))

@@ -245,3 +245,20 @@ def test_the_cluster_of_a_function_is_used_and_ended(tmp_path: Path) -> None:
     finally:
         connection.close()
     assert connection.cluster.status.name == "closed"
+
+
+def test_a_cluster_whose_last_host_left_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    for names, has_end in (({"a": {}}, True), ({}, False)):
+        monkeypatch.setattr(time, "monotonic", lambda: now)
+        cluster = Hosts([], **names)
+        cluster.workers.clear()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 59)
+        cluster.update()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+        if has_end:
+            with pytest.raises(ExporterError, match="it: the last host left 60 s ago") as caught:
+                cluster.update()
+            assert caught.value.exit_code is ExitCode.ENVIRONMENT
+        else:
+            cluster.update()  # a cluster that starts
