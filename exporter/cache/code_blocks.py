@@ -35,7 +35,7 @@ _READERS = r"_?version|_*(version|version_tuple|commit_id)_*|vars|globals|locals
 _READ = re.compile(rf"\b({_READERS}|getmembers|__dict__)\b")
 #: Names of docstrings, lines of the source and bytecode.
 _TEXT_NAMES = re.compile(
-    r"__(doc|code)__|getdoc|(?<!first)lineno|^(co_.*|dis|getframeinfo|marshal|pydoc|traceback)$"
+    r"__(doc|code)__|findCaller|get(inner|outer)frames|getdoc|(?<!first)lineno|^(co_.*|dis|getframeinfo|marshal|pydoc|traceback)$"
 )
 #: The last character of a hash if a block uses one of them.
 TEXT_MARK = "!"

@@ -40,6 +40,8 @@ _MESSAGE_LENGTH = 300
 #: Clocks of two machines differ.
 _CLOCK_SLACK = timedelta(minutes=10)
 _DAY = 24 * 3600.0
+#: Checks that each proof of `verify` has.
+_PROOF = {"wellformed", "signature", "parity"}
 T = TypeVar("T", bound=ChecksummedModel)
 #: The SHA-256 of each file by its model, opset and suffix.
 _Files = Mapping[tuple[str, int, str], str]
@@ -173,7 +175,7 @@ def _find_problem(
     """Return why a verdict is no evidence for this project, or ""."""
     names = manifest.project.device_names
     failed = [each.check for each in verdict.verdict.checks if each.status.is_red]
-    is_compared = any(each.check == "parity" for each in verdict.verdict.checks)
+    missing = _PROOF - {each.check for each in verdict.verdict.checks}
     if row.cell.device not in names:
         hint = suggest_nearest(row.cell.device, names) or "; add it to `devices`"
         return f"the project has no device {row.cell.device}{hint}"
@@ -181,8 +183,10 @@ def _find_problem(
         return "no manifest contains the cell; add the device or the opset to the entry"
     if row.status is Status.UNAVAILABLE:
         return f"proves nothing, the device is unavailable there: {join_lines(row.message)}"
-    if row.status is Status.PASS and (failed or not is_compared):
-        return f"the status pass contradicts the check {failed[0] if failed else 'parity'}"
+    if row.status is Status.PASS and failed:
+        return f"the status pass contradicts the check {failed[0]}"
+    if row.status is Status.PASS and missing:
+        return f"has no check {min(missing)}; write it with `exporter verify PATH --json`"
     if row.time > now + _CLOCK_SLACK:
         return f"is from the future, {row.day}; correct the clock of that machine and verify again"
     return _find_mismatch(row, files, manifest.project)

@@ -66,6 +66,6 @@ class VerifyReport(ChecksummedModel):
     """The output of `--json`."""
 
     time: VerdictTime
-    machine: str
+    machine: Annotated[str, Field(max_length=1000)]
     """The system and the processors, without the name of the host."""
     verdicts: Items[FolderVerdict]

@@ -114,6 +114,7 @@ CARD = "README.md"
 CONTRACT = "contract.json"
 #: The texts that a person may complete.
 _TEXTS_FOR_PEOPLE = (CARD, "generate.py")
+_OLD_FORMAT = re.compile(rb'\s*\{\s*"(format": 1\b|tool"|model")')
 _TOOL: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
 #: The README of a destination, as release 1.0 wrote it.
 _FIRST_CARD = re.compile(rb"# Published models\n\nEach folder is .*\n.*\n\n(\|.*\n)*")
@@ -217,7 +218,10 @@ class Publication(FrozenModel):
         Raises:
             OSError, ValueError: It cannot be read, or is of a later version.
         """
-        return cls.read(read_regular_file(folder / MARKER, CELL_LIMIT))
+        content = read_regular_file(folder / MARKER, CELL_LIMIT)
+        if _OLD_FORMAT.match(content):
+            raise ValueError("of a version before 1.0; publish the model again")
+        return cls.read(content)
 
     @property
     def release(self) -> Release | None:

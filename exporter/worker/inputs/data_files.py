@@ -16,7 +16,7 @@ from exporter.core.errors import suggest_nearest
 from exporter.manifest import Fill, Input, ModelSpec
 from exporter.manifest.syntax.values import IMAGE_SUFFIXES, split_data_file
 from exporter.records.record import Stage
-from exporter.worker.inputs.call import Array, from_numpy
+from exporter.worker.inputs.call import from_numpy
 from exporter.worker.process.failure import Failure
 
 
@@ -68,7 +68,9 @@ def _require_key(key: str, known: Sequence[str], name: str) -> None:
         raise Failure(Stage.SOURCE, f"{name} has no tensor '{key}'{hint}")
 
 
-def _convert_array(array: Array) -> torch.Tensor:
+def _convert_array(array: object) -> torch.Tensor:
+    if not isinstance(array, np.ndarray):  # an archive may have any members
+        raise TypeError("it is no array")
     if array.dtype.name != "bfloat16":
         if array.dtype.hasobject or array.dtype.kind not in "biufc":
             raise TypeError(f"the dtype {array.dtype} is not a dtype of tensors")

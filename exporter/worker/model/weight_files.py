@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import pickletools
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,12 @@ from exporter.records.record import Stage
 from exporter.worker.model.model_kinds import Model, ScriptedFunction
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 
+#: torch's message for a pickle of a later protocol, which does not name the function.
+_NO_CALL = "Unsupported operand"
+#: The bytes of an archive that contain the begin of its pickle.
+_HEAD = 1 << 12
+#: The first bytes of a file that Git LFS has not fetched.
+_POINTER = b"version https://git-lfs"
 #: torch's message for a pickle that calls another function than those for tensors.
 _UNSAFE = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
 
@@ -69,7 +78,7 @@ def _read_state(path: Path, name: str, names: StateNames) -> Mapping[str, Any]:
     try:
         content = read_weights(path)
     except Exception as error:
-        raise Failure(Stage.SOURCE, f"{name} {_describe_error(error)}") from error
+        raise Failure(Stage.SOURCE, f"{name} {_describe_error(error, path)}") from error
     if names.key:
         if not isinstance(content, Mapping) or names.key not in content:
             keys = [str(key) for key in content] if isinstance(content, Mapping) else []
@@ -106,16 +115,42 @@ def read_weights(path: Path) -> Any:
             return {key: tensors.get_tensor(key) for key in list(tensors.keys())}
     with open_regular_file(path, may_be_link=True) as file:
         # Files of torch before 1.6 are no archives and cannot be mapped.
-        is_archive = file.read(2) == b"PK"
+        head = file.read(len(_POINTER))
+    if head == _POINTER:
+        raise ValueError("it is a pointer of Git LFS; run `git lfs pull`")
+    is_archive = head.startswith(b"PK")
+    if not is_archive and not head.startswith(pickle.PROTO):
+        raise ValueError(f"it begins with {head[:8]!r}, so `torch.save` did not write it")
     return torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
 
 
-def _describe_error(error: Exception) -> str:
+def _describe_error(error: Exception, path: Path) -> str:
     text = str(error)
-    if match := _UNSAFE.search(text):
-        name = format_message(match[1].rstrip("."))
+    match = _UNSAFE.search(text)
+    name = match[1].rstrip(".") if match else _find_call(path) if _NO_CALL in text else ""
+    if name:
+        name = format_message(name)
         return f"is refused: it would run {name} when it is read; save `model.state_dict()`"
+    if _NO_CALL in text:
+        return "has another protocol than `torch.save` writes; save `model.state_dict()` again"
     if "TorchScript archive" in text:
         return "is a TorchScript module, not a file of weights; name it in `source`"
+    text = text.rpartition("WeightsUnpickler error:")[2]
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return f"cannot be read: {format_message(first)}"
+
+
+def _find_call(path: Path) -> str:
+    """Return the first function of a pickle of protocol 4 or later, or ""."""
+    texts = ["", ""]
+    with suppress(OSError, ValueError), open_regular_file(path, may_be_link=True) as file:
+        # An archive has the pickle as a member without compression.
+        start = file.read(_HEAD).find(pickle.PROTO)
+        file.seek(max(start, 0))
+        for operation, value, _ in pickletools.genops(file):
+            is_call = operation.name == "STACK_GLOBAL" and not texts[0].startswith("torch")
+            if is_call and texts != ["collections", "OrderedDict"]:
+                return ".".join(texts)
+            if isinstance(value, str):
+                texts = [texts[1], value]
+    return ""

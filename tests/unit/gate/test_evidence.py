@@ -28,6 +28,9 @@ from tests.unit.factory import make_artifact, make_manifest, make_record, make_r
 NOW = datetime(2026, 11, 23, 3, tzinfo=UTC)
 DAY = 24 * 3600.0
 CUDA = Device(name="cuda", runtime="onnxruntime")
+STRUCTURE = tuple(
+    CheckResult(check=name, status=Status.PASS) for name in ("wellformed", "signature")
+)
 PARITY = CheckResult(check="parity", status=Status.PASS, metrics={"max_abs": 1.2e-6})
 
 
@@ -63,7 +66,7 @@ def write_report(
     fields = {
         "device": "cuda",
         "status": Status.PASS,
-        "checks": (PARITY,),
+        "checks": (*STRUCTURE, PARITY),
         "runtime": "onnxruntime-gpu 1.31.1",
         "settings": hash_settings(CUDA),
         **verdict,
@@ -116,10 +119,11 @@ def test_a_measurement_of_an_older_file_is_stale(tmp_path: Path) -> None:
             "net/18/cuda: the settings of cuda differ from those of the measurement",
         ),
         ({"status": Status.UNAVAILABLE}, "net/18/cuda: proves nothing, the device is unavailable"),
-        ({"checks": ()}, "net/18/cuda: the status pass contradicts the check parity"),
+        ({"checks": ()}, "net/18/cuda: has no check parity; write it with `exporter verify PATH"),
+        ({"checks": (PARITY,)}, "net/18/cuda: has no check signature; write it with `exporter"),
         (
             {"checks": (CheckResult(check="files", status=Status.PASS),)},
-            "net/18/cuda: the status pass contradicts the check parity",
+            "net/18/cuda: has no check parity; write it",
         ),
         (
             {"checks": (CheckResult(check="values", status=Status.FAIL),)},
@@ -271,3 +275,12 @@ def test_a_branch_cannot_remove_the_rule(tmp_path: Path) -> None:
 def test_without_a_file_nothing_changes() -> None:
     run = make_results()
     assert attach_evidence(run, Project(root="/nowhere", devices=())) is run
+
+
+def test_the_name_of_a_machine_has_a_limit(tmp_path: Path) -> None:
+    path = write_report(tmp_path)
+    report = VerifyReport.read(path.read_bytes())
+    path.write_text(report.model_copy(update={"machine": "x" * 3_000_000}).to_json())
+    with pytest.raises(ExporterError, match="machine") as caught:
+        add_evidence(make_project(tmp_path), make_results(), path, NOW)
+    assert len(str(caught.value)) < 1000

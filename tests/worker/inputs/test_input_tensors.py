@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import onnx
@@ -310,6 +311,8 @@ _ARRAY = np.arange(12, dtype=np.float32).reshape(3, 4)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     np.save(tmp_path / "x.npy", _ARRAY)
+    with ZipFile(tmp_path / "member.npz", "w") as archive:
+        archive.writestr("a.txt", "no array")
     np.savez(tmp_path / "x.npz", a=_ARRAY, b=_ARRAY.astype(">f4"), c=np.array(["text"]))
     tensor = torch.from_numpy(_ARRAY)
     save_file({"a": tensor, "half": tensor.to(torch.bfloat16)}, tmp_path / "x.safetensors")
@@ -339,6 +342,7 @@ def test_bfloat16_stays_bfloat16(folder: Path) -> None:
         ("x.npz:c", "is not a dtype of tensors"),
         ("gone.npy", "gone.npy: the file cannot be read"),
         ("bad.npy", "bad.npy: the file cannot be read"),
+        ("member.npz:a.txt", "member.npz: the file cannot be read: it is no array"),
         ("bad.npz:a", "bad.npz: the file cannot be read"),
         ("bad.pb", "bad.pb: the file cannot be read"),
         ("bad.safetensors:a", "bad.safetensors: the file cannot be read"),

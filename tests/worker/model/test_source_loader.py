@@ -268,12 +268,14 @@ class Evil:
 
 
 @pytest.mark.parametrize("kind", ["archive", "plain"])
-def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str) -> None:
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str, protocol: int) -> None:
     evil = {**state(), "evil": Evil(root / "ran")}
     if kind == "archive":
-        torch.save(evil, root / "w.pt")
+        torch.save(evil, root / "w.pt", pickle_protocol=protocol)
     else:
-        (root / "w.pt").write_bytes(pickle.dumps({"evil": evil["evil"]}, protocol=2))
+        (root / "w.pt").write_bytes(pickle.dumps({"evil": evil["evil"]}, protocol=protocol))
     with pytest.raises(Failure, match=r"w\.pt is refused: it would run \S*open") as caught:
         load_model(build_spec("w.pt"), root)
     assert caught.value.stage is Stage.SOURCE
@@ -524,3 +526,30 @@ def test_an_error_restores_the_state() -> None:
     with pytest.raises(ValueError, match="wrong"), apply_state(make_contract("Affine")):
         raise ValueError("wrong")
     assert read_state() == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"epoch 3\n", r"w\.pt cannot be read: it begins with b'epoch 3\\n', so `torch.save` did"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid",
+            "pointer of Git LFS; run `git lfs pull`",
+        ),
+        (b"", r"w\.pt cannot be read: it begins with b''"),
+    ],
+)
+def test_a_file_that_is_no_checkpoint_is_described(
+    root: Path, content: bytes, message: str
+) -> None:
+    (root / "w.pt").write_bytes(content)
+    with pytest.raises(Failure, match=message) as caught:
+        load_model(build_spec("w.pt"), root)
+    assert caught.value.stage is Stage.SOURCE
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_another_protocol_of_a_sound_checkpoint_is_described(root: Path) -> None:
+    torch.save(state(), root / "w.pt", pickle_protocol=4)
+    with pytest.raises(Failure, match=r"w\.pt has another protocol than `torch.save` writes"):
+        load_model(build_spec("w.pt"), root)
