@@ -391,9 +391,9 @@ class _ClusterRun:
         problem = ""
         try:
             release = self._call(address, eval, _RELEASE)
-            own = eval(_RELEASE)  # noqa: S307 - the same expression as on the host
-            if release != own:
-                names = [each.decode(errors="replace") or "missing" for each in (release, own)]
+            ours = eval(_RELEASE)  # noqa: S307 - the same expression as on the host
+            if release != ours:
+                names = [each.decode(errors="replace") or "missing" for each in (release, ours)]
                 problem = f"exporter: {names[0]} instead of {names[1]}"
                 self._news.put(_Received(host=address, problem=problem))
                 return
