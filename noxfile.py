@@ -240,7 +240,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def html(session: nox.Session) -> None:
-    """Test `reports/index.html` in the Chromium or Chrome of the system."""
+    """Test `index.html` of a site in the Chromium or Chrome of the system."""
     build(session, (), ("browser",))
     env = {"NEED_BROWSER": "1"}  # other sessions skip these tests if there is no browser
     paths = session.posargs or ["tests/browser"]

@@ -45,9 +45,8 @@ from exporter.planning.plan import (
 from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, RunRecord
-from exporter.report.pages.page_files import preload_pages
-from exporter.report.report_pages import list_page_inputs, write_reports
-from exporter.report.report_paths import ReportPaths
+from exporter.report.pages.markdown import preload_pages
+from exporter.report.reports_folder import ReportPaths, list_page_inputs, write_reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
 from exporter.program import BuildPlan, ExportResult, export, plan
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status
-from exporter.report.report_pages import find_stale_pages, write_reports
+from exporter.report.reports_folder import find_stale_pages, write_reports
 
 __all__ = [
     "Acceptance",

@@ -34,9 +34,8 @@ from exporter.records.baseline import (
     write_baseline,
 )
 from exporter.records.record import CellId, RunRecord, read_run
-from exporter.report import report_pages
-from exporter.report.report_files import describe_uncommitted
-from exporter.report.report_paths import ReportPaths
+from exporter.report import reports_folder
+from exporter.report.reports_folder import ReportPaths, describe_uncommitted
 from exporter.report.rows.gate_rows import GateFacts
 
 
@@ -111,7 +110,7 @@ def accept(
         reasons = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, reason)
         accepted = baseline_comparison.accept_some(before, outcomes, reasons, states)
     write_baseline(ReportPaths(manifest.project).baseline, accepted)
-    report_pages.write_reports(manifest, acceptance.current.run)
+    reports_folder.write_reports(manifest, acceptance.current.run)
 
 
 _MISSING = "missing"

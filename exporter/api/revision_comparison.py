@@ -31,7 +31,7 @@ from exporter.records.baseline import (
     read_baseline,
 )
 from exporter.records.record import CellId, Record, RunRecord
-from exporter.report.report_paths import ReportPaths
+from exporter.report.reports_folder import ReportPaths
 
 #: The form of a pointer of Git LFS, and the bytes that contain it.
 _LFS_VERSION = b"version https://git-lfs"

@@ -26,8 +26,8 @@ from exporter.records.baseline import (
     read_baseline,
 )
 from exporter.records.record import CellId, Record, RunRecord, read_run
-from exporter.report.browser import render_comparison
-from exporter.report.report_files import require_own_files
+from exporter.report.pages.index_page import render_comparison
+from exporter.report.reports_folder import require_own_files
 from exporter.report.rows.gate_rows import build_finding_rows
 
 _FILE = click.Path(exists=True, path_type=Path)

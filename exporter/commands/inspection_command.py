@@ -39,10 +39,9 @@ from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
 from exporter.records.baseline import read_baseline
 from exporter.records.record import read_run
-from exporter.report import report_pages
-from exporter.report.pages.model_pages import format_fill
-from exporter.report.report_files import find_merge_error
-from exporter.report.report_paths import ReportPaths
+from exporter.report import reports_folder
+from exporter.report.pages.model_page import format_fill
+from exporter.report.reports_folder import ReportPaths, find_merge_error
 from exporter.report.rows.cells import group_by_opset
 
 
@@ -312,7 +311,9 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
             for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
                 yield f"{group.label} {problem}"
     build_folder = BuildFolder.from_project(manifest.project)
-    if not build_folder.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
+    if not build_folder.results.exists() or not reports_folder.are_pages_unmodified(
+        manifest.project
+    ):
         # Another machine wrote the pages.
         if problem := find_merge_error(manifest):
             yield f"{manifest.project.reports}: {problem}; run `exporter export`"
@@ -324,5 +325,5 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
         reason = changed.first[1]
         yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
     if not missing:
-        for name in report_pages.find_stale_pages(manifest, results.run):
+        for name in reports_folder.find_stale_pages(manifest, results.run):
             yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"

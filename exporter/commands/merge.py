@@ -29,7 +29,7 @@ from exporter.pipeline.decisions import Results, drop_changed_files, filter_vali
 from exporter.pipeline.shard_note import ShardNote, read_shard_note
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.record import Record, RunRecord, read_run
-from exporter.report.report_pages import write_reports
+from exporter.report.reports_folder import write_reports
 from exporter.report.rows.cells import group_by_opset
 
 

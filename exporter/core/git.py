@@ -167,3 +167,29 @@ class Git:
         except subprocess.TimeoutExpired as error:
             message = f"{self.option}: git {arguments[0]} took longer than {_TIMEOUT} s"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+
+
+def list_versions(
+    folder: Path, names: Sequence[str], environment: Mapping[str, str], limit: int
+) -> list[tuple[Commit, dict[str, bytes]]]:
+    """Return the last versions of files and folders with their commits, the oldest first.
+
+    Each version has the contents by their paths from `folder`. There are none if git cannot read
+    the history. A shallow clone has only its own commits.
+    """
+    git = Git(folder, environment)
+    versions, contents = [], dict[str, bytes]()
+    try:
+        arguments = ("log", f"--max-count={limit}", "--format=%H %cs", "--", *names)
+        for line in (git.try_run(*arguments) or "").splitlines():
+            id, day = line.split()
+            listing = git.try_run("ls-tree", "-r", "-z", id, "--", *names) or ""
+            files = dict(entry.split("\t")[::-1] for entry in listing.split("\0") if entry)
+            for blob in {*files.values()} - contents.keys():
+                contents[blob] = (git.try_run("cat-file", *blob.split()[1:]) or "").encode()
+            if files:
+                version = {name: contents[blob] for name, blob in files.items()}
+                versions.append((Commit(id=id[:12], day=day), version))
+    except (ExporterError, OSError):
+        return []
+    return versions[::-1]

@@ -28,7 +28,7 @@ ALLOWED = {
     "runtimes/drivers/driver.py": "the system",
     "commands/verify/client.py": "the system",
     "commands/inspection_command.py": "documents of this package",
-    "commands/report_command.py": "documents of this package",
+    "report/site.py": "documents of this package",
     "commands/repro/repro.py": "a module of this package",
     "commands/repro/child.py": "a new folder",
     "commands/publish/child.py": "new files",

@@ -1,1 +1,1 @@
-"""`reports/index.html` in a real browser: `nox -s html`."""
+"""`index.html` of a site in a real browser: `nox -s html`."""

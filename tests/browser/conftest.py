@@ -13,7 +13,7 @@ import pytest
 
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report.report_files import render_exports
+from exporter.report.site import render_site_files
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 
@@ -39,7 +39,7 @@ class Opener:
         fragment: str = "",
         **context: Any,
     ) -> Any:
-        page_text = str(render_exports(manifest, run)["index.html"])
+        page_text = str(render_site_files(manifest, run)["index.html"])
         self.file.write_text(page_text, encoding="utf-8")
         self.contexts.append(self.browser.new_context(**context))
         page = self.contexts[-1].new_page()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser.conftest import Opener
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_page_files import hostile_project
+from tests.unit.report.pages.test_markdown import hostile_project
 
 PAYLOADS = (
     *HOSTILE,

@@ -5,7 +5,6 @@ Sizes in bytes and errors of floats are not compared: they depend on paths and o
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 from collections.abc import Iterator
@@ -92,21 +91,12 @@ def select(text: str, opsets: tuple[int, ...]) -> Iterator[str]:
 
 
 def read_reports(reports: Path) -> Facts:
-    """Return the values of the sample in the pages, the spreadsheet and the baseline."""
+    """Return the values of the sample in the pages and the baseline."""
     facts: Facts = {}
     for model, opsets in SAMPLE.items():
         page = (reports / f"models/{model}.md").read_text(encoding="utf-8")
         facts |= {(model, *key): value for key, value in read_page(page, opsets).items()}
     sample = {f"{model}/{opset}/{DEVICE}" for model in SAMPLE for opset in SAMPLE[model]}
-    with (reports / "results.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            cell = f"{row['model']}/{row['opset']}/{row['device']}"
-            if cell in sample:
-                facts |= {
-                    (cell, "csv", column): value
-                    for column, value in row.items()
-                    if column not in OMITTED
-                }
     for outcome in read_baseline(reports / "baseline").cells:
         if str(outcome.cell) in sample:
             fields = outcome.model_dump(mode="json", exclude_defaults=True)
@@ -154,7 +144,7 @@ def test_the_committed_tables_are_those_of_a_new_export(fresh: Facts) -> None:
 def test_the_sample_has_values_of_each_table(fresh: Facts) -> None:
     tables = {key[1] for key in fresh}
     assert {"Cells", "Contract", "Checks on cpu", "Files", "Operators", "Runtimes"} <= tables
-    assert {"outcome", "csv", "baseline"} <= tables
+    assert {"outcome", "baseline"} <= tables
     assert fresh["loop_mixed", "Files", "9", "nodes"] == "9"
     assert fresh["loop_traced/17/cpu", "baseline", "status"] == "xfail"
 
@@ -169,7 +159,6 @@ def test_the_sample_has_values_of_each_table(fresh: Facts) -> None:
         ("models/loop_mixed.md", r"\| batch \| 3 \|", "| batch | 4 |"),
         ("models/loop_mixed.md", r"batch 1 and up, proved 1 to 64", "batch 1 and up"),
         ("models/loop_traced.md", r"/cpu: xfail at parity", "/cpu: xfail at convert"),
-        ("results.csv", r"loop_mixed,20,cpu,pass", "loop_mixed,20,cpu,fail"),
         ("baseline/loop_traced.json", r'("loop_traced/17/cpu",\s+"status": )"xfail"', r'\1"pass"'),
         ("baseline/loop_mixed.json", r'("loop_mixed/20/cpu".*?"nodes": )9', r"\g<1>8"),
     ],

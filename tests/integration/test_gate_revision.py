@@ -167,7 +167,7 @@ def test_new_cells_pass_if_the_branch_has_accepted_them(branch: Path) -> None:
     assert (code, "net/19/cpu: new cell, green" in output) == (1, True)
     assert run_exporter(branch, "baseline").returncode == 0
     code, output, _ = run_gate(branch)
-    stale = "reports/results.csv of the last commit has other results"
+    stale = "reports/COMPATIBILITY.md of the last commit has other results"
     assert (code, stale in output) == (0, True)
     commit(branch, "pages")
     assert stale not in run_gate(branch)[1]

@@ -334,7 +334,7 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     for page in ("summary.md", "comment/build/comment.md"):
         assert f"last green in {commit[:12]} of {day}" in (runner.folder / page).read_text()
     head = run_git(runner.repository, "rev-parse", "topic").strip()
-    index = (runner.artifacts / "tables/reports/index.html").read_text()
+    index = (runner.artifacts / "tables/build/site/index.html").read_text()
     assert f"commit {head[:12]}" in index
     assert (runner.artifacts / "tables/build/one/logs").is_dir()
 

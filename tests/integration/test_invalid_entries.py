@@ -52,10 +52,11 @@ def test_reports_show_the_invalid_entry_and_the_unreadable_file(accepted: Path) 
     assert "Unreadable manifests" in page
     assert "manifests/other.toml" in page
     assert "error at source" in page
-    browser_page = (accepted / "reports/index.html").read_text(encoding="utf-8")
+    run_exporter(accepted, "report", "--site", "site")
+    browser_page = (accepted / "site/index.html").read_text(encoding="utf-8")
     assert '<h2 id="problems-title">Unreadable manifests</h2>' in browser_page
     assert "<li>manifests/other.toml" in browser_page
-    suites = ET.parse(accepted / "reports/junit.xml").getroot()
+    suites = ET.parse(accepted / "site/junit.xml").getroot()
     errors = {
         case.get("name") for case in suites.iter("testcase") if case.find("error") is not None
     }

@@ -11,8 +11,8 @@ import pytest
 from jinja2 import meta
 
 from exporter.records.record import Status
-from exporter.report.pages.model_pages import build_model_page
-from exporter.report.pages.page_files import build_overview
+from exporter.report.pages.compatibility import build_overview
+from exporter.report.pages.model_page import build_model_page
 from exporter.report.pages.templates import _create_environment, find_packaged_templates
 from exporter.report.rows.cells import AcceptanceHistory, Row
 from tests.integration.project import ROOT, run_exporter
@@ -30,8 +30,10 @@ FIXED_TEMPLATES = {
 def render(root: Path) -> dict[str, bytes]:
     """Return the pages of the report and the gate."""
     assert run_exporter(root, "report").returncode == 0
+    assert run_exporter(root, "report", "--site", "site").returncode == 0
     assert run_exporter(root, "gate").returncode == 1
-    paths = [*(root / "reports").rglob("*.*"), root / "build/gate.md"]
+    pages = (root / "build/gate.md", root / "site/index.html")
+    paths = [*(root / "reports").rglob("*.*"), *pages]
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
@@ -76,11 +78,11 @@ OVERRIDDEN = [
     (
         "index.html.jinja",
         "<title>{{ summary }}</title>{{ data }}",
-        "reports/index.html",
+        "site/index.html",
         "<title>1 model, 1 red; 1 proved</title>{",
     ),
-    ("index.css", "body { color: teal }", "reports/index.html", "<style>body { color: teal }<"),
-    ("index.js", "show('custom');", "reports/index.html", "<script>show('custom');</script>"),
+    ("index.css", "body { color: teal }", "site/index.html", "<style>body { color: teal }<"),
+    ("index.js", "show('custom');", "site/index.html", "<script>show('custom');</script>"),
 ]
 
 

@@ -75,7 +75,8 @@ def test_a_new_folder_becomes_a_gated_and_published_matrix(installed: Path, tmp_
     assert len(list((tmp_path / "dist").rglob("*.onnx"))) == 1
     assert "E-axis-fixed" in run("-m", "exporter", "guide", "E-axis-fixed")
     assert '"models"' in run("-m", "exporter", "schema")
-    assert (tmp_path / "reports/index.html").stat().st_size > 10_000
+    run("-m", "exporter", "report", "--site", "site")
+    assert (tmp_path / "site/index.html").stat().st_size > 10_000
 
 
 #: A program of a user, and a mistake in it that only its types reveal.

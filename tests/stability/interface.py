@@ -38,7 +38,7 @@ from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.records.baseline import AcceptedModel
 from exporter.records.record import CellId
-from exporter.report.report_files import GROUP as REPORT_GROUP
+from exporter.report.plugin_files import GROUP as REPORT_GROUP
 
 ROOT = Path(__file__).parents[2]
 #: The committed snapshot of the last release.

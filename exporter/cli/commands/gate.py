@@ -15,7 +15,7 @@ from exporter.cli.output.terminal import print_document, print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_names
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.report.pages.page_files import render_gate
+from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import GateRows, build_gate_rows
 
 _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the baseline."

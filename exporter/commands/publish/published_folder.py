@@ -33,7 +33,7 @@ from exporter.manifest.resolved.keys import DECODER
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Status
-from exporter.report.pages.model_pages import describe_contract
+from exporter.report.pages.model_page import describe_contract
 from exporter.report.pages.templates import render
 from exporter.report.rows.matrix import format_runtime
 

@@ -1,1 +1,1 @@
-"""Pages of a report for people: markdown, and one HTML file for a browser."""
+"""Pages of a report for people: markdown, pictures, and one HTML file for a browser."""

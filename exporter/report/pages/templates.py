@@ -1,7 +1,7 @@
 """Rendering of templates with jinja2.
 
 A file of the project replaces the packaged template with the same name. Templates are trusted like
-code. The values that they show are not: `markdown.escape_inline` escapes them, unless a filter has
+code. The values that they show are not: `formats.escape_inline` escapes them, unless a filter has
 done it.
 """
 

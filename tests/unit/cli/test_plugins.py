@@ -23,7 +23,7 @@ from exporter.core.errors import ExitCode
 from exporter.core.import_object import find_plugins
 from exporter.manifest import Device
 from exporter.records.record import Status
-from exporter.report.report_files import render_exports
+from exporter.report.reports_folder import render_reports
 from exporter.runtimes import open_session
 from tests.distributions import write_distribution
 from tests.integration.results import make_green_project
@@ -155,7 +155,7 @@ def test_a_runtime_of_another_package_runs_a_file(packages: Installer, tmp_path:
 
 def test_a_report_of_another_package_is_written(packages: Installer) -> None:
     packages.install("A report file")
-    files = render_exports(make_manifest(make_spec("net")), make_run(make_record("net/18/cpu")))
+    files = render_reports(make_manifest(make_spec("net")), make_run(make_record("net/18/cpu")))
     assert files["plugins/summary/summary.txt"] == "1 records"
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.core.git import find_git_folder, find_head, find_last_change
-from exporter.report.report_files import list_versions
+from exporter.core.git import find_git_folder, find_head, find_last_change, list_versions
 from tests.integration.project import run_git
 
 

@@ -26,11 +26,11 @@ from exporter.records.baseline import (
     write_baseline,
 )
 from exporter.records.record import CellId, CheckResult, Record, Status
-from exporter.report.browser import build_index_data
-from exporter.report.pages.model_pages import list_steps
-from exporter.report.pages.page_files import render_pages
-from exporter.report.report_files import render_exports
+from exporter.report.pages.index_page import build_index_data
+from exporter.report.pages.markdown import render_pages
+from exporter.report.pages.model_page import list_steps
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
+from exporter.report.site import render_site_files
 from tests.integration.project import run_git
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
@@ -290,7 +290,8 @@ def test_pages_have_trends_only_with_commits() -> None:
     assert head["trends"]["alexnet"]["nodes"] == (7,) * COMMITS
     pages = render_pages(manifest, run, history=history)
     assert (
-        '<p class="stamp">commit 1a2b</p>' in render_exports(manifest, run, history)["index.html"]
+        '<p class="stamp">commit 1a2b</p>'
+        in render_site_files(manifest, run, history)["index.html"]
     )
     assert f"| {RED:012x} of 2026-11-22 | 1 of 2 |" in pages["models/alexnet.md"]
     plain = render_pages(manifest, run, history=AcceptanceHistory(versions[-1][1]))

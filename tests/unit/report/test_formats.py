@@ -28,7 +28,7 @@ from exporter.report.formats import (
     join_escaped,
     quote_link_target,
 )
-from exporter.report.pages.model_pages import format_limit_share
+from exporter.report.pages.model_page import format_limit_share
 from exporter.report.rows.failure_reasons import replace_repetition
 from tests.unit.factory import make_record
 from tests.unit.report.hostile_records import HOSTILE

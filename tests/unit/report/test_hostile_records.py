@@ -1,13 +1,10 @@
-"""No text becomes structure in files for programs: XML, pictures, spreadsheets, CI logs.
+"""No text becomes structure in files for programs: XML, pictures, CI logs.
 
-Markdown and HTML have the same tests in `test_page_files.py` and `test_browser.py`.
+Markdown and HTML have the same tests in `test_markdown.py` and `test_index_page.py`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 from xml.etree import ElementTree as ET
 
@@ -15,19 +12,14 @@ import pytest
 from junitparser import JUnitXml
 
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.report.report_files import (
-    create_model_badge,
-    draw_badge,
-    draw_matrix,
-    format_badge_json,
-    render_exports,
-)
+from exporter.report.pages.matrix_picture import draw_matrix
+from exporter.report.reports_folder import render_reports
 from exporter.report.rows.cells import collect_cells
+from exporter.report.site import render_site_files
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_page_files import hostile_project
+from tests.unit.report.pages.test_markdown import hostile_project
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_PLAIN = render_exports(*hostile_project("plain"))
 #: The commands that the runners of GitHub (ActionCommand.cs), Azure and TeamCity find in a log.
 _COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 
@@ -41,49 +33,41 @@ def kinds(document: str) -> set[tuple[str, tuple[str, ...]]]:
     return {(tag, tuple(names)) for tag, names in tags(document)}
 
 
+def render(text: str) -> dict[str, str]:
+    project = hostile_project(text)
+    files = {**render_reports(*project), **render_site_files(*project)}
+    return {name: str(files[name]) for name in ("badge.svg", "junit.xml", "matrix.svg")}
+
+
+_PLAIN = render("plain")
+
+
 def test_there_are_many_texts() -> None:
     assert len(set(HOSTILE)) == len(HOSTILE) >= 60
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_structure_in_a_file_for_programs(text: str) -> None:
-    files = render_exports(*hostile_project(text))
+    files = render(text)
     assert files.keys() == _PLAIN.keys()
     for name, plain in _PLAIN.items():
-        if name.endswith((".svg", ".xml")):
-            assert tags(files[name]) == tags(plain)
+        assert tags(files[name]) == tags(plain)
     cases = [case for suite in JUnitXml.fromstring(files["junit.xml"].encode()) for case in suite]
     assert len(cases) == 4
-    rows = list(csv.reader(io.StringIO(files["results.csv"], newline=""), strict=True))
-    assert [len(row) for row in rows] == [14] * 5
-    assert [(row[0], row[1]) for row in rows[1:]] == [
-        ("alexnet", n) for n in ("9", "10", "18", "19")
-    ]
-    fields = [field for row in rows for field in row]
-    assert not [
-        field for field in fields if field.startswith(("=", "+", "-", "@", "\t", "\r", "|"))
-    ]
-    for name in ("badge.json", "badges/alexnet.json"):
-        assert json.loads(files[name]).keys() == json.loads(_PLAIN[name]).keys()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_name_of_a_model_becomes_structure_in_a_picture(text: str) -> None:
     manifest, run = hostile_project("plain")
     (cells,) = collect_cells(manifest, run).values()
-    badge = create_model_badge(text, cells)
-    for document, plain in (
-        (draw_badge(badge, ""), draw_badge(create_model_badge("plain", cells), "")),
-        (draw_matrix({text: cells}, ""), draw_matrix({"plain": cells}, "")),
-    ):
-        assert kinds(document) == kinds(plain)
-        assert len(tags(document)) == len(tags(plain))
-        for node in ET.fromstring(document).iter():
-            assert node.tag.rpartition("}")[2] in {"svg", "title", "style", "rect", "text"}
-            assert not {"href", _HREF, "style"}.intersection(node.attrib)
-            assert not [name for name in node.attrib if name.startswith("on")]
-        assert "url(" not in (ET.fromstring(document).findtext("{*}style") or "")
-    assert json.loads(format_badge_json(badge))["label"] == badge["label"]
+    document, plain = draw_matrix({text: cells}), draw_matrix({"plain": cells})
+    assert kinds(document) == kinds(plain)
+    assert len(tags(document)) == len(tags(plain))
+    for node in ET.fromstring(document).iter():
+        assert node.tag.rpartition("}")[2] in {"svg", "title", "style", "rect", "text"}
+        assert not {"href", _HREF, "style"}.intersection(node.attrib)
+        assert not [name for name in node.attrib if name.startswith("on")]
+    assert "url(" not in (ET.fromstring(document).findtext("{*}style") or "")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

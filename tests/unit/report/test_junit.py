@@ -7,7 +7,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from exporter.manifest import Manifest
 from exporter.records.record import CheckResult, RunRecord, Status
-from exporter.report.report_files import render_exports
+from exporter.report.site import render_site_files
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 KINDS = {
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def read(manifest: Manifest, run: RunRecord) -> JUnitXml:
-    return JUnitXml.fromstring(render_exports(manifest, run)["junit.xml"].encode())
+    return JUnitXml.fromstring(render_site_files(manifest, run)["junit.xml"].encode())
 
 
 def cases(result: JUnitXml) -> dict[str, TestCase]:
@@ -99,7 +99,7 @@ def test_the_file_does_not_depend_on_times() -> None:
     manifest = make_manifest(make_spec("net", opsets=(18,)))
     fields = {"message": "off", "log": "net/logs/18.log"}
     texts = {
-        render_exports(
+        render_site_files(
             manifest,
             make_run(make_record("net/18/cpu", "fail", seconds={"parity": seconds}, **fields)),
         )["junit.xml"]

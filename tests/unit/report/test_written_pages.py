@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.jobs import write_json
-from exporter.report.report_pages import PagesNote, compute_key
+from exporter.report.reports_folder import PagesNote, compute_key
 
 
 @pytest.fixture

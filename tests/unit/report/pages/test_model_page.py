@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from exporter.records.record import Blame, CheckResult, Culprit, Record, Source, Status
 from exporter.report.formats import MARKS, NOT_RUN
-from exporter.report.pages.model_pages import build_model_page
-from exporter.report.pages.page_files import render_pages
+from exporter.report.pages.markdown import render_pages
+from exporter.report.pages.model_page import build_model_page
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 

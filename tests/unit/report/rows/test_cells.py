@@ -7,7 +7,7 @@ import pytest
 from exporter.gate.baseline_comparison import compare_results
 from exporter.records.baseline import Baseline, build_baseline, make_baseline
 from exporter.records.record import Record
-from exporter.report.pages.model_pages import find_lowest_opset
+from exporter.report.pages.model_page import find_lowest_opset
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,

@@ -5,7 +5,7 @@ import pytest
 from exporter.manifest import Axis, Bound, Case, Constant, Fill, Input, Output, Tolerance
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import MEASURED
-from exporter.report.pages.model_pages import describe_contract
+from exporter.report.pages.model_page import describe_contract
 from tests.unit.factory import make_spec
 
 

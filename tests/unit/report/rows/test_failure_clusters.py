@@ -13,7 +13,7 @@ from exporter.records.record import (
     MissingOperator,
     Record,
 )
-from exporter.report.pages.page_files import render_pages
+from exporter.report.pages.markdown import render_pages
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from exporter.report.rows.failure_clusters import cluster_cells
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec

@@ -8,7 +8,7 @@ import pytest
 
 from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
-from exporter.report.pages.page_files import render_pages
+from exporter.report.pages.markdown import render_pages
 from exporter.report.rows.failure_reasons import describe_divergence, explain_failure
 from exporter.report.rows.failures import (
     find_model_lines,

@@ -18,7 +18,7 @@ from exporter.manifest import Action, Gate, GatePolicy, Manifest, ModelSpec, Tol
 from exporter.manifest.resolved.policy import FINDINGS
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Status
-from exporter.report.pages.page_files import render_gate
+from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import (
     FindingRow,
     GateFacts,
@@ -418,7 +418,7 @@ def test_the_comment_of_a_branch_is_complete() -> None:
     other = [make_cell(f"other/{opset}/cpu", bytes=20_000) for opset in (17, 18)]
     rows = gate(
         BROKEN, *NEW_CELLS, *other, manifest=WITH_NEW, edited=[BROKEN.cell],
-        stale_pages="reports/results.csv of the last commit has other results",
+        stale_pages="reports/COMPATIBILITY.md of the last commit has other results",
     )  # fmt: skip
     golden = Path(__file__).with_name("comment.md").read_text(encoding="utf-8")
     assert render_gate(rows, BOTH.project, URL) == golden

@@ -12,14 +12,15 @@ from exporter.manifest import Device, Manifest, Project, RuntimeEnvironment, Sty
 from exporter.records.baseline import make_baseline
 from exporter.records.record import CheckResult, Record, Status
 from exporter.report.formats import LEGEND, MARKS, NOT_RUN
-from exporter.report.pages.model_pages import find_opset_runs
-from exporter.report.pages.page_files import build_overview, render_pages
+from exporter.report.pages.compatibility import build_overview
+from exporter.report.pages.markdown import render_pages
+from exporter.report.pages.model_page import find_opset_runs
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from exporter.report.rows.matrix import LONG, WIDE, build_matrix, build_tool_table
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
-from tests.unit.report.pages.test_page_files import render_with_index
+from tests.unit.report.pages.test_markdown import render_with_index
 from tests.unit.report.rendering import Page
 
 EVERY = tuple(range(7, 7 + WIDE + 1))

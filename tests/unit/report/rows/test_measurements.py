@@ -14,7 +14,7 @@ from exporter.records.record import (
     Record,
     Status,
 )
-from exporter.report.pages.model_pages import (
+from exporter.report.pages.model_page import (
     build_measurement_rows,
     count_operators,
     format_seconds,

@@ -9,7 +9,7 @@ import pytest
 from exporter.manifest import Axis, Device, Manifest, Project
 from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import CheckResult, Record, Status
-from exporter.report.pages.page_files import render_pages
+from exporter.report.pages.markdown import render_pages
 from exporter.report.rows.cells import Row, collect_cells
 from exporter.report.rows.matrix import build_support_rows
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
