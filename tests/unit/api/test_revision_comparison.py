@@ -372,7 +372,7 @@ def set_gate(gate: Gate, *specs: ModelSpec) -> Manifest:
     [
         ({"newly_red": "warn"}, 'gate.warn = ["newly_red"]'),
         ({"file_grown": "ignore"}, 'gate.ignore = ["file_grown"]'),
-        *(({"limits": {each.key: 50.0}}, f"gate.limits.{each.key} = 50") for each in LIMITS),
+        *(({"limits": {each.key: 4.5}}, f"gate.limits.{each.key} = 4.5") for each in LIMITS),
         ({"accepted_here": "warn"}, 'gate.warn = ["accepted_here"]'),
     ],
 )
