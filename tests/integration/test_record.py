@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import tomli
 import torch
 
+from exporter.commands.recording.recorder import record_command
 from exporter.core.errors import ExitCode
 from tests.integration.project import ROOT, read_files, run_exporter
 
@@ -134,6 +136,8 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert "the command exited with 3; its observed calls are used" in ran.stderr
     verdicts = [line for line in ran.stdout.splitlines() if "/17/cpu: " in line]
     assert verdicts == [f"{name}/17/cpu: pass" for name in ("wrapped", "encoder", "applied")]
+    assert ran.stdout.count(".onnx against ") == 3
+    assert "names its inputs input.1, onnx::Unsqueeze_1, and the entry ids, mask" in ran.stdout
     folder = find_portable_entries(root)
     wrapped, encoder, applied = (
         tomli.loads((folder / f"{name}.toml").read_text())["models"][name]
@@ -170,8 +174,8 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert (encoder["source"], encoder["init"]) == ("net:Encoder", {"vocab": 30})
     assert encoder["weights"] == {"file": "../encoder.pt", "key": "model", "strip": "module."}
     assert encoder["options"] == {"do_constant_folding": False}
-    assert encoder["outputs"][0] == {"name": "logits", "shape": [1, 5]}
-    assert applied["axes"] == {"output_2": {"of": "x_2", "stride": 2, "kernel": 1}}
+    assert encoder["outputs"][0] == {"name": "18", "shape": [1, 5]}
+    assert applied["axes"] == {"Add3_dim_2": {"of": "x_dynamic_axes_1", "stride": 2, "kernel": 1}}
     text = (folder / "models/applied.py").read_text()
     assert "Reason: a lambda has no name that can be imported" in text
     assert own.items() <= read_files(root).items()
@@ -296,6 +300,91 @@ def test_an_interrupt_leaves_nothing(root: Path) -> None:
     assert "interrupted" in errors
     assert time.monotonic() - started < 30
     assert sorted(path.name for path in root.iterdir()) == ["endless.py", "net.py"]
+
+
+THREADS = """
+import threading
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+torch.save(nn.Linear(2, 2).state_dict(), "saved.pt")
+save_file({"a": torch.rand(2)}, "saved.safetensors")
+barrier = threading.Barrier(3)
+
+
+class Waiting(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def export(width):
+    barrier.wait()
+    torch.onnx.export(Waiting(), torch.rand(1, width), f"{width}.onnx", dynamo=False)
+
+
+threads = [threading.Thread(target=export, args=(width,)) for width in (2, 3, 4)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+
+
+class Failing(nn.Module):
+    def forward(self, x):
+        return x.lgamma()
+
+
+torch.onnx.export(Failing(), torch.rand(1, 2), "failing.onnx", dynamo=False)
+"""
+
+
+def test_threads_written_weights_and_a_failed_export_are_observed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script.py").write_text(THREADS)
+    monkeypatch.chdir(tmp_path)
+    command = (sys.executable, "-W", "ignore", "script.py")
+    with record_command(command, os.environ, lambda line: None) as (calls, code):
+        assert code == 1
+    assert [each.problem for each in calls] == [""] * 4
+    names = {each.class_name: each for each in calls}
+    assert sorted(names) == ["Failing", "Waiting"]
+    widths = [each.tensors[0].shape[1] for each in calls if each.class_name == "Waiting"]
+    assert sorted(widths) == [2, 3, 4]
+    files = [Path(each).name for each in names["Waiting"].files]
+    assert files == ["saved.pt", "saved.safetensors"]
+    assert "aten::lgamma" in names["Failing"].export_error
+    assert not names["Waiting"].export_error
+
+
+def test_the_file_that_a_script_edited_is_compared_and_proved(root: Path) -> None:
+    net = "\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
+    (root / "net.py").write_text(f"{NET}{net}        return x.view(1, -1) * 2\n")
+    script = """
+import onnx
+import torch
+from net import Net
+torch.onnx.export(Net(), torch.rand(1, 3, 4), "net.onnx", input_names=["x"],
+                  output_names=["y"], dynamo=False, opset_version=17)
+{edit}
+"""
+    edit = """
+file = onnx.load("net.onnx")
+file.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+onnx.save(file, "net.onnx")
+"""
+    command = ("record", "--dry-run", "--", sys.executable, "script.py")
+    (root / "script.py").write_text(script.format(edit=edit))
+    ran = run_exporter(root, *command, code=ExitCode.RED)
+    assert "net/17/cpu: pass" in ran.stdout
+    promised = "net.onnx: input x has the shape [batch, 3, 4], and the entry promises [1, 3, 4]"
+    assert promised in ran.stdout
+    assert "net.onnx against net: fail: signature:" in ran.stdout
+    (root / "script.py").write_text(script.format(edit=""))
+    ran = run_exporter(root, *command, code=ExitCode.OK)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("net.onnx")]
+    assert lines == ["net.onnx against net: pass"]
 
 
 def test_add_writes_a_wrong_guess_with_its_red_verdict(root: Path) -> None:

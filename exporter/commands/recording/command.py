@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import click
 
-from exporter.api.finished_file import prove_spec
+from exporter.api.finished_file import make_finished_entry, prove_spec
 from exporter.cli.options import root_option
 from exporter.cli.output.terminal import choose_color, is_terminal, print_error, print_line
 from exporter.commands.recording.entry import choose_id
@@ -20,9 +20,11 @@ from exporter.commands.recording.recorder import (
     PreparedEntry,
     TargetProject,
     find_builders,
+    read_file_interface,
     record_command,
     stage_entry,
 )
+from exporter.commands.recording.script_file import compare_file, rename_inputs
 from exporter.commands.recording.sources import (
     describe_configuration,
     describe_source,
@@ -139,6 +141,9 @@ def _write_entries(
     codes = []
     with closing(make_starter(os.environ, settings.environment)) as starter:
         for observation in observations:
+            if observation.export_error:
+                message = f"the script's own export failed: {observation.export_error}"
+                print_error(f"{observation.label}: {message}")
             if existing := _find_existing(observation, models, root, flags):
                 codes.append(_compare(observation, project, existing, flags))
                 continue
@@ -155,7 +160,11 @@ def _write_entries(
                     print_error(f"{observation.label}: no entry: {entry.problem}")
                     codes.append(ExitCode.RED)
                     continue
-                codes.append(_show(entry, contracts, project, starter))
+                records = _show(entry, contracts, project, starter)
+                is_proved = all(each.status.is_green for each in records)
+                codes.append(ExitCode.OK if is_proved else ExitCode.RED)
+                if len(contracts) == 1:
+                    codes += _prove_files(observation, contracts[0], records, project, starter)
             _apply(entry, project, flags)
     return max(codes, default=ExitCode.OK)
 
@@ -217,8 +226,8 @@ def _show(
     contracts: Sequence[ModelSpec],
     project: TargetProject,
     starter: ProcessStarter,
-) -> ExitCode:
-    """Print the files and the verdict of an entry; return RED unless all cells are green."""
+) -> list[Record]:
+    """Print the files and the verdicts of an entry; return the verdicts."""
     for change in entry.changes:
         print_line(f"# {change.path.relative_to(project.root).as_posix()}", color="cyan")
         print_line(change.text)
@@ -228,7 +237,45 @@ def _show(
         spec = contract.model_copy(update={"devices": devices})
         records += prove_spec(project.settings, spec, starter)
     for each in records:
-        message = "" if each.status.is_green else f": {each.check or each.stage}: {each.message}"
-        color = choose_color(each.status)
-        print_line(f"{each.cell}: {each.status}{join_lines(message)}", color=color, wraps=True)
-    return ExitCode.OK if all(each.status.is_green for each in records) else ExitCode.RED
+        _print_verdict(str(each.cell), each)
+    return records
+
+
+def _print_verdict(subject: str, record: Record) -> None:
+    message = "" if record.status.is_green else f": {record.check or record.stage}"
+    message += f": {record.message}" if message else ""
+    color = choose_color(record.status)
+    print_line(f"{subject}: {record.status}{join_lines(message)}", color=color, wraps=True)
+
+
+def _prove_files(
+    observation: Observation,
+    spec: ModelSpec,
+    records: Sequence[Record],
+    project: TargetProject,
+    starter: ProcessStarter,
+) -> Iterator[ExitCode]:
+    """Prove the files that the script left against the entry; yield RED for each that fails.
+
+    A script may edit its file after the export. Each difference from the entry is a line.
+    """
+    proved = next((each.route.exporter for each in records if each.route), "")
+    for path, exporter in observation.written.items():
+        name = os.path.relpath(path, project.root)
+        name = path if name.startswith("..") else name
+        if not Path(path).exists():
+            print_line(f"{name}: was not compared, because the script removed it")
+            continue
+        try:
+            file = read_file_interface(path, project)
+        except ExporterError as error:
+            print_line(f"{name}: was not compared: {error}", wraps=True)
+            continue
+        for text in compare_file(file, exporter, spec, proved):
+            print_line(f"{name}: {text}", wraps=True)
+        renamed = spec.model_copy(update={"inputs": rename_inputs(file, spec)})
+        finished = make_finished_entry(renamed, Path(path), file.opset, ("cpu",))
+        for record in prove_spec(project.settings, finished, starter):
+            _print_verdict(f"{name} against {spec.id}", record)
+            if record.status.is_red:
+                yield ExitCode.RED

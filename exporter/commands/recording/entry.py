@@ -284,8 +284,7 @@ def _list_outputs(
     for index, output in enumerate(probe.outputs[len(names) :], len(names)):
         default = f"output_{index}" if len(probe.outputs) > 1 else "output"
         chosen = [*observation.file_outputs[index : index + 1], output.name, default]
-        # TorchScript counts values.
-        names.append(next(each for each in chosen if each and not each.isdigit()))
+        names.append(next(filter(None, chosen)))
     names = _distinct([*inputs, *names])[len(inputs) :]
     for name, output in zip(names, probe.outputs, strict=True):
         dtype = output.dtype if output.dtype != "float32" else None
@@ -334,6 +333,10 @@ def choose_fill(
     low, high = tensor.low, tensor.high
     if tensor.dtype == "bool" or "int" in tensor.dtype:
         return _choose_integers(tensor, shape, axes)
+    if low is not None and low == high and low not in (0, *([1] if len(tensor.shape) > 1 else [])):
+        # Zeros and ones of a larger shape are a usual example of any values.
+        ends = sorted((0.5 * low, 1.5 * low))
+        return {"uniform": [float(f"{each:.3g}") for each in ends]}, f"only {low:g} was observed"
     if low is None or high is None or low == high or -8 < low < 0 < high < 8:
         return None, ""
     if low >= 0 and high <= 1:

@@ -104,6 +104,12 @@ class Observation(FrozenModel):
     options: dict[str, Plain] = Field(default_factory=dict)
     file_outputs: Items[str] = ()
     """The names of the outputs in the script's ONNX file, if it was read."""
+    file_axes: dict[str, Items[str]] = Field(default_factory=dict)
+    """The dimensions of the inputs and outputs in this file; a name is an identifier."""
+    written: dict[str, Literal["dynamo", "torchscript"]] = Field(default_factory=dict)
+    """The absolute paths of the script's ONNX files, each with the exporter that wrote it."""
+    export_error: str = ""
+    """Why the script's own export failed; "" if it did not."""
     title: str = ""
     """The name of the script's ONNX file without its suffix, or ""."""
     generates: bool = False
@@ -115,9 +121,48 @@ class Observation(FrozenModel):
     opsets: Items[int] = ()
     """All opsets of the same call, after a merge."""
 
+    def name_output_axis(self, index: int, dim: int) -> str:
+        """Return the name of an output's dimension in the script or in its file, or ""."""
+        declared = self.outputs[index].dynamic.get(dim) if index < len(self.outputs) else None
+        if declared and declared.name.isidentifier():
+            return declared.name
+        named = self.file_outputs[index] if index < len(self.file_outputs) else ""
+        return self._read_file_axis(named, dim)
+
+    def name_input_axis(self, index: int, dim: int) -> str:
+        """Return the name of an input's declared dimension in the script or in its file, or ""."""
+        tensor = self.tensors[index]
+        declared = tensor.dynamic.get(dim)
+        if declared is None:
+            return ""
+        if declared.name.isidentifier():
+            return declared.name
+        return self._read_file_axis(tensor.name, dim)
+
+    def _read_file_axis(self, name: str, dim: int) -> str:
+        axes = self.file_axes.get(name, ())
+        return axes[dim] if dim < len(axes) and axes[dim].isidentifier() else ""
+
     @property
     def label(self) -> str:
         return self.class_name or self.construction.name or "a model"
+
+
+class FileTensor(FrozenModel):
+    """An input or an output of an ONNX file."""
+
+    name: str
+    dtype: str
+    shape: Items[Dim]
+    """A dimension without a size and a name is "?"."""
+
+
+class FileInterface(FrozenModel):
+    """What an ONNX file promises."""
+
+    opset: int
+    inputs: Items[FileTensor]
+    outputs: Items[FileTensor]
 
 
 class ProbedOutput(FrozenModel):
@@ -186,4 +231,6 @@ def _merge(group: Sequence[Observation]) -> Observation:
             "high": max(highs, default=None),
         }
         tensors.append(tensor.model_copy(update=update))
-    return first.model_copy(update={"tensors": tuple(tensors), "opsets": opsets})
+    written = {path: exporter for each in group for path, exporter in each.written.items()}
+    merged = {"tensors": tuple(tensors), "opsets": opsets, "written": written}
+    return first.model_copy(update=merged)

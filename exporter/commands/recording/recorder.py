@@ -23,7 +23,7 @@ from exporter.commands.recording.entry import (
     update_entry,
 )
 from exporter.commands.recording.file_changes import FileChange, read_text
-from exporter.commands.recording.observation import Observation, ProbeResult
+from exporter.commands.recording.observation import FileInterface, Observation, ProbeResult
 from exporter.commands.recording.sources import Source, list_sources
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, read_regular_file
@@ -341,6 +341,20 @@ def _call(
     arguments = {**arguments, "root": str(project.root)}
     name = f"{_CHILD}.probe:{function}"
     return call_in_child(name, arguments, type, environment, seconds=_PROBE_SECONDS)
+
+
+def read_file_interface(path: str, project: TargetProject) -> FileInterface:
+    """Return the interface of an ONNX file.
+
+    Raises:
+        ExporterError: UNREADABLE if it is not an ONNX file.
+    """
+    environment = make_worker_environment(project.environment, project.settings.environment)
+    name = f"{_CHILD}.script_file:read_interface"
+    try:
+        return call_in_child(name, {"path": path}, FileInterface, environment)
+    except ChildFailure as failure:
+        raise ExporterError(ExitCode.UNREADABLE, f"its reader {failure}") from failure
 
 
 def find_builders(

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import json
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -102,7 +103,7 @@ def list_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def _store(content: object, folder: Path) -> str:
     """Write tensors to a file whose name is its hash; return its path."""
-    part = folder / f"{os.getpid()}.part"
+    part = folder / f"{os.getpid()}-{threading.get_ident()}.part"
     with part.open("wb") as file:
         torch.save(content, file)
     return str(part.replace(folder / hash_file(part)))
@@ -152,18 +153,41 @@ def add_declarations(content: dict[str, Any], model: Any, bound: Mapping[str, An
     output_names = list(bound.get("output_names") or ())
     axes = dict(bound.get("dynamic_axes") or {})
     shapes = bound.get("dynamic_shapes")
+    unused = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     parameters = list_parameters(model)
     names = list(bound.get("input_names") or ())
     for index, tensor in enumerate(tensors):
+        parameter = tensor["name"]
         if shapes is not None:
             tensor["dynamic"] = _read_dims(_find_shape(shapes, tensor["at"], parameters))
         if index < len(names):
             tensor["name"] = names[index]
-        if tensor["name"] in axes:
-            tensor["dynamic"] = _read_dims(axes.pop(tensor["name"]), len(tensor["shape"]))
+        unused -= {parameter, tensor["name"], _find_key(tensor["at"], parameters)}
+        if isinstance(shapes, Mapping) and not tensor["dynamic"]:
+            # torch itself takes a name of `input_names` for that of a parameter.
+            tensor["dynamic"] = _read_dims(shapes.get(tensor["name"]))
+        for name in (tensor["name"], parameter):
+            if name in axes:
+                tensor["dynamic"] = _read_dims(axes.pop(name), len(tensor["shape"]))
+                break
     content["outputs"] = [
-        {"name": name, "dynamic": _read_dims(axes.get(name))} for name in output_names
+        {"name": name, "dynamic": _read_dims(axes.pop(name, None))} for name in output_names
     ]
+    known = ", ".join([*(each["name"] for each in tensors), *output_names])
+    content["notes"] = [
+        f"{argument} of the script has the key {key}, which is no input or output: {known}"
+        for argument, keys in (("dynamic_axes", axes), ("dynamic_shapes", unused))
+        for key in sorted(map(str, keys))
+    ]
+
+
+def _find_key(at: str, parameters: Sequence[str]) -> str:
+    """Return the parameter of `forward` that gets a tensor."""
+    root, (first, *_) = parse_call_path(at)
+    if root != "args":
+        return str(first)
+    index = min(int(first), len(parameters) - 1)
+    return parameters[index].removeprefix("*") if parameters else ""
 
 
 def _find_shape(shapes: Any, at: str, parameters: Sequence[str]) -> Any:

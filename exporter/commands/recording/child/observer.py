@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -40,9 +41,10 @@ def install(output: str, model: str = "", package: str = "") -> None:
     observer = _Observer(Path(output), model, package)
     actions: dict[str, Callable[[Any], None]] = {
         "torch.nn.modules.module": observer.watch_modules,
-        "torch.serialization": functools.partial(observer.watch_files, name="load"),
+        "torch.serialization": functools.partial(observer.watch_files, reads="load", writes="save"),
         "torch.onnx": observer.watch_exports,
-        "safetensors": functools.partial(observer.watch_files, name="safe_open"),
+        "safetensors": functools.partial(observer.watch_files, reads="safe_open"),
+        "safetensors.torch": functools.partial(observer.watch_files, writes="save_file"),
     }
     sys.meta_path.insert(0, _Finder(actions))
     (Path(output) / f"{os.getpid()}.started").touch()
@@ -85,7 +87,9 @@ class _Observer:
         self._constructions: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
         self._loaded: set[type] = set()
         self._files: dict[str, None] = {}
-        self._depth = self._count = 0
+        self._count = 0
+        self._lock = threading.Lock()
+        self._thread = threading.local()  # its attribute `depth`: calls that the thread is in
         self._seen: set[tuple[Any, ...]] = set()
         self._chosen: dict[type, bool] = {}
         self._folder = str(Path.cwd())
@@ -129,17 +133,34 @@ class _Observer:
     def _forget(self, key: int, _: object) -> None:
         self._constructions.pop(key, None)
 
-    def watch_files(self, module: Any, name: str) -> None:
-        """Store the paths of the files with tensors that a function reads."""
-        load = getattr(module, name)
+    def watch_files(self, module: Any, reads: str = "", writes: str = "") -> None:
+        """Store the paths of the files with tensors that two functions read and write."""
+        if reads:
+            load = getattr(module, reads)
 
-        @functools.wraps(load)
-        def observed(file: Any, *args: Any, **kwargs: Any) -> Any:
-            with suppress(Exception):
-                self._files[str(Path(os.fspath(file)).resolve())] = None
-            return load(file, *args, **kwargs)
+            @functools.wraps(load)
+            def observed_load(file: Any, *args: Any, **kwargs: Any) -> Any:
+                self._add_path(file)
+                return load(file, *args, **kwargs)
 
-        setattr(module, name, observed)
+            setattr(module, reads, observed_load)
+        if writes:
+            save = getattr(module, writes)
+
+            @functools.wraps(save)
+            def observed_save(content: Any, *args: Any, **kwargs: Any) -> Any:
+                result = save(content, *args, **kwargs)
+                self._add_path(args[0] if args else kwargs.get("f", kwargs.get("filename")))
+                return result
+
+            setattr(module, writes, observed_save)
+
+    def _add_path(self, file: Any) -> None:
+        with suppress(Exception):  # an open file has a name, and a buffer has none
+            path = str(Path(os.fspath(getattr(file, "name", file))).resolve())
+            if Path(path).parent != self._output.resolve():  # else an observation
+                self._files.pop(path, None)  # the latest is the last one
+                self._files[path] = None
 
     def watch_exports(self, module: Any) -> None:
         """Observe `torch.onnx.export`, and the function of older scripts."""
@@ -154,31 +175,51 @@ class _Observer:
             return export(*args, **kwargs)
         self._depth += 1
         try:
-            content, file = self._observe_export(export, args, kwargs)
-            result = export(*args, **kwargs)
-            self._add_file(content, file, result)
+            number = self._choose_number()
+            content, file = self._observe_export(number, export, args, kwargs)
+            try:
+                result = export(*args, **kwargs)
+            except BaseException as error:
+                text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+                self._write({**content, "export_error": text[:300]}, number)
+                raise
+            self._add_file(content, number, file, result)
             return result
         finally:
             self._depth -= 1
 
+    @property
+    def _depth(self) -> int:
+        """The observed calls that this thread is in."""
+        return getattr(self._thread, "depth", 0)
+
+    @_depth.setter
+    def _depth(self, depth: int) -> None:
+        self._thread.depth = depth
+
+    def _choose_number(self) -> int:
+        """Return the number of a call in this process, from 1."""
+        with self._lock:
+            self._count += 1
+            return self._count
+
     def _observe_export(
-        self, export: Callable[..., Any], args: Any, kwargs: Any
+        self, number: int, export: Callable[..., Any], args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
         """Store the call; return its description and the path of the file."""
-        self._count += 1
         file = None
         try:
             signature = inspect.signature(export)
             bound = signature.bind(*args, **kwargs).arguments
             file = bound.get("f")
-            content = {"kind": "export", **self._describe_export(signature, bound)}
+            content = {"kind": "export", **self._describe_export(number, signature, bound)}
         except Exception as error:
             content = {"kind": "export", "problem": f"{type(error).__name__}: {error}"}
-        self._write(content)
+        self._write(content, number)
         return content, file
 
     def _describe_export(
-        self, signature: inspect.Signature, bound: dict[str, Any]
+        self, number: int, signature: inspect.Signature, bound: dict[str, Any]
     ) -> dict[str, Any]:
         # It imports torch. Python loads this module in each process of the user's command.
         from exporter.commands.recording.child import call_description
@@ -189,7 +230,7 @@ class _Observer:
         if call and isinstance(call[-1], dict) and not keywords:
             *positional, keywords = call
             call = tuple(positional)
-        content = self._describe_model(bound["model"], call, keywords)
+        content = self._describe_model(number, bound["model"], call, keywords)
         call_description.add_declarations(content, bound["model"], bound)
         options = {}
         for name in _OPTIONS:
@@ -205,12 +246,17 @@ class _Observer:
             "opset": bound.get("opset_version"),
             "exporter": exporter,
             "options": options,
-            "notes": notes,
+            "notes": [*content.get("notes", ()), *notes],
             "title": title,
         }
 
     def _describe_model(
-        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any = None
+        self,
+        number: int,
+        model: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        returned: Any = None,
     ) -> dict[str, Any]:
         # They import torch, as above.
         from exporter.commands.recording.child import call_description, construction
@@ -234,26 +280,42 @@ class _Observer:
                 "module": spec.name.removesuffix(".__main__") if spec else "",
                 "arguments": sys.argv[1:],
                 "folder": self._folder,
-                "index": self._count,
+                "index": number,
             },
             "is_loaded": any(type(each) in self._loaded for each in modules),
             "files": list(self._files),
         }
 
-    def _add_file(self, content: dict[str, Any], file: Any, result: Any) -> None:
-        """Add the opset and the names of the outputs, which the script may leave to torch."""
+    def _add_file(self, content: dict[str, Any], number: int, file: Any, result: Any) -> None:
+        """Add the file, and the opset and the names of outputs that the script leaves to torch."""
         with suppress(Exception):
-            if hasattr(result, "model"):  # dynamo returned a program
+            is_dynamo = hasattr(result, "model")  # dynamo returned a program
+            if isinstance(file, str | os.PathLike):
+                exporter = "dynamo" if is_dynamo else "torchscript"
+                content = {**content, "written": {str(Path(file).resolve()): exporter}}
+                self._write(content, number)
+            if is_dynamo:
+                graph = result.model.graph
                 opset = result.model.opset_imports[""]
-                names = [each.name for each in result.model.graph.outputs]
+                names = [each.name for each in graph.outputs]
+                dims = {
+                    each.name: [str(getattr(dim, "value", dim)) for dim in each.shape or ()]
+                    for each in (*graph.inputs, *graph.outputs)
+                }
             else:
                 import onnx
 
                 model = onnx.load(file, load_external_data=False)
                 opset = next(each.version for each in model.opset_import if not each.domain)
                 names = [each.name for each in model.graph.output]
+                dims = {
+                    each.name: [dim.dim_param for dim in each.type.tensor_type.shape.dim]
+                    for each in (*model.graph.input, *model.graph.output)
+                }
             opset = content.get("opset") or opset
-            self._write({**content, "opset": opset, "file_outputs": names})
+            self._write(
+                {**content, "opset": opset, "file_outputs": names, "file_axes": dims}, number
+            )
 
     def _enter_call(self, module: Any, _: Any) -> None:
         self._depth += self._is_chosen(type(module))
@@ -273,14 +335,14 @@ class _Observer:
             if call in self._seen or count >= _CALLS:
                 return
             self._seen.add(call)
-            self._count += 1
+            number = self._choose_number()
             try:
                 # A second call may return other values, because the first one filled a cache.
                 returned = None if module.training else returned
-                content = self._describe_model(module, tuple(args), dict(kwargs), returned)
+                content = self._describe_model(number, module, tuple(args), dict(kwargs), returned)
             except Exception as error:
                 content = {"problem": f"{type(error).__name__}: {error}"}
-            self._write({"kind": "call", **content})
+            self._write({"kind": "call", **content}, number)
 
     def _is_chosen(self, cls: type) -> bool:
         if cls not in self._chosen:
@@ -297,8 +359,8 @@ class _Observer:
             return cls.__module__ == location
         return _find_file(cls) == str(Path(location))
 
-    def _write(self, content: dict[str, Any]) -> None:
-        path = self._output / f"{os.getpid()}-{self._count:04}.json"
+    def _write(self, content: dict[str, Any], number: int) -> None:
+        path = self._output / f"{os.getpid()}-{number:04}.json"
         part = path.with_suffix(".part")
         try:
             text = json.dumps(content)

@@ -126,6 +126,9 @@ def test_each_observation_gives_a_valid_entry(
         ("image", "float32", 0.0, 0.99, None, {"uniform": [0.0, 1.0]}),
         ("image", "float32", 0.0, 254.0, None, {"uniform": [0.0, 255.0]}),
         ("depth", "float32", -40.0, 900.0, None, {"uniform": [-40.0, 900.0]}),
+        ("scale", "float32", 50.0, 50.0, None, {"uniform": [25.0, 75.0]}),
+        ("offset", "float32", -2.0, -2.0, None, {"uniform": [-3.0, -1.0]}),
+        ("ones", "float32", 1.0, 1.0, None, None),
         ("ids", "int64", 3, 20, 100, {"randint": [0, 100]}),
         ("ids", "int64", 3, 20, None, {"randint": [3, 21]}),
         ("steps", "int64", 4, 4, None, {"randint": [4, 6]}),
@@ -143,6 +146,44 @@ def test_fills_follow_names_values_and_embeddings(
     value, reason = choose_fill(tensor, shape, rows, {2: "batch", 7: "length"})
     assert value == fill
     assert bool(reason) is (fill is not None and rows is None)
+
+
+@pytest.mark.parametrize(("shape", "is_guessed"), [((), True), ((1,), True), ((1, 3, 8), False)])
+def test_a_number_of_one_is_a_value_and_a_tensor_of_ones_an_example(
+    shape: tuple[int, ...], is_guessed: bool
+) -> None:
+    tensor = ObservedTensor(at="args[0]", name="x", dtype="float32", shape=shape, low=1.0, high=1.0)
+    value, reason = choose_fill(tensor, shape, None, {})
+    assert value == ({"uniform": [0.5, 1.5]} if is_guessed else None)
+    assert bool(reason) is is_guessed
+
+
+def test_an_output_axis_with_a_name_of_its_own_is_valid(tmp_path: Path) -> None:
+    output = ProbedOutput(name="y", dtype="float32", shape=("rows", "width"))
+    axes = {"batch": {}, "rows": {"sum": ["batch", 0]}, "width": {}}
+    probe = ProbeResult(inputs=(("batch", 3),), outputs=(output,), axes=axes)
+    assert convert(tmp_path, observe(), probe)["axes"] == {"rows": {"sum": ["batch", 0]}}
+
+
+def test_an_output_keeps_the_number_that_names_it_in_the_file(tmp_path: Path) -> None:
+    output = ProbedOutput(name="", dtype="float32", shape=(2, 5))
+    probe = ProbeResult(inputs=((2, 3),), outputs=(output,))
+    entry = convert(tmp_path, observe(file_outputs=("12",)), probe)
+    assert entry["outputs"] == [{"name": "12", "shape": [2, 5]}]
+
+
+def test_axes_are_named_by_the_script_and_then_by_its_file() -> None:
+    dims = {0: DynamicDim(name="rows"), 1: DynamicDim()}
+    observation = observe(
+        tensors=(IMAGE.model_copy(update={"dynamic": dims}),),
+        outputs=(ObservedOutput(name="y", dynamic={0: DynamicDim(name="total")}),),
+        file_outputs=("y", "z"),
+        file_axes={"x": ["rows", "width"], "y": ["other", "2*rows"], "z": ["late"]},
+    )
+    assert [observation.name_input_axis(0, dim) for dim in (0, 1)] == ["rows", "width"]
+    assert [observation.name_output_axis(0, dim) for dim in (0, 1)] == ["total", ""]
+    assert observation.name_output_axis(1, 0) == "late"
+    assert observation.name_output_axis(2, 0) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.commands.recording.child.call_description import list_parameters, store_call
+from exporter.commands.recording.child.call_description import (
+    add_declarations,
+    describe_call,
+    list_parameters,
+    store_call,
+)
 from exporter.commands.recording.child.probe import fit_size, probe
 from exporter.commands.recording.observation import Observation, ProbeResult
 from exporter.manifest import StateNames
@@ -58,6 +63,15 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.head(self.drop(self.body(x).tanh()))
+
+
+class Mapped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, image):
+        return self.conv(image).argmax(1)
 
 
 class Rows(nn.Module):
@@ -125,6 +139,55 @@ def test_a_size_that_depends_on_values_is_an_axis_of_its_own(tmp_path: Path) -> 
     assert result.inputs == ((3, 5),)
     assert result.axes == {"output_0": {}}
     assert result.notes == ("axis output_0: no relation to the inputs was measured",)
+
+
+def test_an_output_axis_of_the_script_keeps_its_name_and_is_no_number(tmp_path: Path) -> None:
+    inputs = ", ".join(
+        f'{{ name = "{name}", shape = {shape} }}'
+        for name, shape in (("new", [2, 5, 4]), ("past", [2, 3, 4]), ("mask", [2, 8]))
+    )
+    named = {0: {"name": "rows"}, 1: {"name": "total"}}
+    result = run(tmp_path, "Cached", inputs, outputs=[{"name": "y", "dynamic": named}])
+    assert result.outputs[0].shape[:2] == ("rows", "total")
+    assert result.axes["rows"] == {"sum": ["batch", 0]}
+
+
+def test_an_output_axis_that_the_script_declares_is_no_number(tmp_path: Path) -> None:
+    named = {2: {"name": "width"}}
+    inputs = '{ name = "ids", shape = [2, 7], dtype = "int64", fill = { randint = [0, 9] } }'
+    result = run(tmp_path, "Table", inputs, outputs=[{"name": "y", "dynamic": named}])
+    assert result.outputs[0].shape == ("batch", "length", "width")
+    assert result.axes["width"] == {}
+    assert "axis width: no relation to the inputs was measured" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("keys", "dims", "unknown"),
+    [
+        ({"dynamic_axes": {"image": {0: "n"}}}, {0: "n"}, []),
+        ({"dynamic_axes": {"x": {0: "n"}}}, {0: "n"}, []),  # the parameter of `forward`
+        ({"dynamic_shapes": {"x": {0: "n"}}}, {0: "n"}, []),
+        ({"dynamic_shapes": {"image": {0: "n"}}}, {0: "n"}, []),
+        ({"dynamic_axes": {"img": {0: "n"}}}, {}, ["dynamic_axes of the script has the key img"]),
+        ({"dynamic_shapes": {"i": {0: "n"}}}, {}, ["dynamic_shapes of the script has the key i,"]),
+        ({"dynamic_axes": {"image": [0], "scores": {0: "n"}}}, {0: ""}, []),
+    ],
+)
+def test_each_key_of_dynamic_axes_is_used_or_said(
+    keys: dict[str, Any], dims: dict[int, str], unknown: list[str]
+) -> None:
+    class Image(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    model = Image()
+    content = describe_call(list_parameters(model), (torch.rand(2, 3),), {})
+    names = {"input_names": ["image"], "output_names": ["scores"]}
+    add_declarations(content, model, {**names, **keys})
+    (tensor,) = content["tensors"]
+    assert {dim: each["name"] for dim, each in tensor.get("dynamic", {}).items()} == dims
+    assert len(content["notes"]) == len(unknown)
+    assert all(map(str.startswith, content["notes"], unknown))
 
 
 def test_a_number_of_outputs_that_follows_a_size_is_a_note(tmp_path: Path) -> None:
@@ -230,18 +293,44 @@ def test_another_model_is_a_difference(
         assert result.weights_names == StateNames(key="model", strip="module.")
 
 
+@pytest.mark.parametrize(("flipped", "difference"), [(2, ""), (40, "other outputs than")])
+def test_rounding_may_change_a_few_selections(
+    tmp_path: Path, flipped: int, difference: str
+) -> None:
+    model = build(name="Mapped")
+    image = torch.rand(1, 3, 64, 64)
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    paths = store_call(model, (image,), {}, None, tmp_path)
+    sample = torch.load(paths["sample"])
+    sample["outputs"][0].flatten()[:flipped] += 1
+    torch.save(sample, paths["sample"])
+    observed = {"kind": "export", **paths, "files": [str(tmp_path / "w.pt")]}
+    inputs = '{ name = "image", shape = [1, 3, 64, 64] }'
+    result = run(tmp_path, "Mapped", inputs, **observed)
+    assert result.difference[: len(difference) or None] == difference
+    counted = f"{flipped} elements of selections differ from the script's run"
+    assert (counted in result.notes) is (not difference)
+
+
+def test_files_that_are_no_state_are_named(tmp_path: Path) -> None:
+    (tmp_path / "policy.zip").write_bytes(b"an archive")
+    files = [str(tmp_path / "policy.zip")]
+    result = compare(tmp_path, observe(build(), tmp_path, is_loaded=True, files=files))
+    assert "policy.zip: read or written by the script, but no state_dict" in result.difference
+
+
 def test_weights_of_no_file_are_initial_values_if_none_were_loaded(tmp_path: Path) -> None:
     result = compare(tmp_path, observe(build(), tmp_path))
     assert (result.difference, result.weights) == ("", "")
     assert "the weights are initial values" in result.notes[0]
 
 
-def build(seed: int = 7) -> nn.Module:
-    """Return `Net` with other weights than the seed 0 gives."""
+def build(seed: int = 7, name: str = "Net") -> nn.Module:
+    """Return a model with other weights than the seed 0 gives."""
     content: dict[str, Any] = {}
     exec(MODELS, content)
     torch.manual_seed(seed)
-    model: nn.Module = content["Net"]()
+    model: nn.Module = content[name]()
     return model
 
 
