@@ -26,6 +26,7 @@ from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
+from exporter.manifest.syntax.values import Step, find_next_position
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
 from exporter.worker.dependencies.source_files import Group, classify_path
@@ -193,19 +194,24 @@ def require_names_in_order(model: Model, spec: ModelSpec) -> None:
     Raises:
         Failure: Stage `source`, if an input has the name of another parameter.
     """
+    if spec.generate is not None:  # the part takes its tensors in the order of the entry
+        return
     try:
         parameters = list(inspect.signature(model.forward).parameters)
     except (TypeError, ValueError):  # compiled code has none
         return
+    paths = [*(each.at for each in spec.constants), *(each.at for each in spec.containers)]
+    reserved = frozenset(int(match[1]) for match in map(_POSITION.match, paths) if match)
+    used: list[tuple[Step, ...]] = []
     for item in spec.inputs:
-        match = _POSITION.fullmatch(item.at)
-        position = int(match[1]) if match else 0
-        others = parameters[:position] + parameters[position + 1 :]
-        if match and position < len(parameters) and item.name in others:
-            message = (
-                f"'{item.name}' is the name of another parameter of `forward` than that at its "
-            )
-            message += f"position, '{parameters[position]}'; declare the inputs in the order of "
+        match = _POSITION.match(item.at)
+        usual = find_next_position(used, reserved)
+        used += [(int(match[1]),)] if match else []
+        # Another position than the usual one is written in the entry, so it is meant.
+        others = parameters[:usual] + parameters[usual + 1 :]
+        if item.at == f"args[{usual}]" and usual < len(parameters) and item.name in others:
+            message = f"'{item.name}' is the name of another parameter of `forward` than that at "
+            message += f"its position, '{parameters[usual]}'; declare the inputs in the order of "
             message += f'`forward`, or add at = "kwargs.{item.name}"'
             prefix = f"{spec.manifest}:{spec.line}: models.{spec.id}.inputs"
             raise report_invalid_entry([f"{prefix}: {message}"])
