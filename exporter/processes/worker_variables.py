@@ -20,6 +20,9 @@ TESTED_TORCH = ((2, 13), (2, 14), (2, 15))
 #: The names of variables that workers do not receive, separated by commas.
 WITHHELD = "EXPORTER_WITHHELD"
 
+#: Variables of a terminal, which `argparse` and other parts of Python read for the width of lines.
+_TERMINAL = frozenset({"COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR"})
+
 #: Variables that change results in native code. All results depend on them.
 _SEMANTIC = (
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
@@ -120,8 +123,8 @@ def make_worker_environment(
         if _matches(name, patterns) or (name in _ALLOWED and not _LOGIN.search(value))
     }
     fixed = {name: _LOCALE[name] for name in _LOCALE if not _matches(name, patterns)} | _FIXED
-    withheld = {WITHHELD: ",".join(sorted(parent.keys() - allowed.keys() - fixed.keys()))}
-    return allowed | fixed | withheld
+    withheld = parent.keys() - allowed.keys() - fixed.keys() - _TERMINAL
+    return allowed | fixed | {WITHHELD: ",".join(sorted(withheld))}
 
 
 def is_fixed(name: str, patterns: Iterable[str] = ()) -> bool:

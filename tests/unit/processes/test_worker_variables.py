@@ -60,6 +60,13 @@ def test_listed_variables_are_passed_on_and_others_are_named() -> None:
     assert not is_passed("PYTHONHASHSEED")
 
 
+def test_the_width_of_a_terminal_is_no_variable_of_a_model() -> None:
+    environment = make_worker_environment({"COLUMNS": "80", "TERM": "dumb", "WIDTH": "4"})
+    assert environment[WITHHELD] == "WIDTH"
+    assert "COLUMNS" not in environment
+    assert make_worker_environment({"COLUMNS": "80"}, ["COLUMNS"])["COLUMNS"] == "80"
+
+
 def test_a_secret_reaches_workers_only_if_the_project_lists_it() -> None:
     url = "https://user:p%40ss@host/simple"
     parent = {"NVIDIA_API_KEY": "nvapi-1", "TORCH_HUB_TOKEN": "2", "NVIDIA_VISIBLE_DEVICES": "all"}
