@@ -14,6 +14,8 @@ Array = np.ndarray[Any, Any]
 
 #: A row of smaller candidates is matched in less than a second.
 MAX_ROWS = 4096
+#: A smaller share of the largest value is 0 in 8 bits.
+_STEPS = 254
 
 
 class Outcome(NamedTuple):
@@ -30,7 +32,8 @@ def compare_cosine(actual: Array, expected: Array, least: float, usual: float = 
     """Compare the direction and the length of the output and of each row along its first axis.
 
     The loss of a row is 1 - cosine. A row that is smaller than usual may instead have an error
-    that would be the same loss in a usual row. An error of the length by the share e is a loss of
+    that would be the same loss in a usual row, and it is all zeros only if 8 bits for the range of
+    PyTorch's output cannot hold its values. An error of the length by the share e is a loss of
     e * e / 2, so an output with another scale does not pass.
 
     `usual`: The mean square of PyTorch's output for the declared inputs.
@@ -38,7 +41,8 @@ def compare_cosine(actual: Array, expected: Array, least: float, usual: float = 
     rows, target = _split_rows(actual), _split_rows(expected)
     usual = max(usual, float(np.square(target).mean())) if target.size else 0.0
     total = _measure_loss(rows.reshape(1, -1), target.reshape(1, -1), usual)
-    losses = np.append(_measure_loss(rows, target, usual), total)
+    of_rows = np.maximum(_measure_loss(rows, target, usual), _find_lost_rows(rows, target))
+    losses = np.append(of_rows, total)
     worst = int(np.argmax(losses))
     loss = float(losses[worst])
     ratio = math.sqrt(loss / (1 - least))
@@ -51,6 +55,15 @@ def compare_cosine(actual: Array, expected: Array, least: float, usual: float = 
     lengths = [float(np.sqrt(np.square(each).sum())) for each in pair]
     length = f"the length is {lengths[0]:.4g}, PyTorch's {lengths[1]:.4g}"
     return Outcome(f"{problem}; {length}", ratio, figures)
+
+
+def _find_lost_rows(rows: Array, target: Array) -> Array:
+    """Return 1 for each row of zeros in place of values that 8 bits can hold, else 0."""
+    if not rows.size:
+        return np.zeros(len(rows))
+    largest = np.abs(target).max(axis=1)
+    is_zero = ~rows.any(axis=1)
+    return np.where(is_zero & (largest > largest.max() / _STEPS), 1.0, 0.0)
 
 
 def _measure_loss(rows: Array, target: Array, usual: float) -> Array:

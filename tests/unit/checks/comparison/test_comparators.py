@@ -69,6 +69,18 @@ def test_cosine_accepts_noise_in_a_small_row() -> None:
     assert compare_cosine(expected + 0.5 * NOISE, expected, 0.999).problem
 
 
+@pytest.mark.parametrize(("scale", "is_right"), [(0.03, False), (1e-4, True)])
+def test_cosine_refuses_a_row_of_zeros_for_values_that_8_bits_hold(
+    scale: float, is_right: bool
+) -> None:
+    expected = EXPECTED.copy()
+    expected[3] *= scale
+    actual = expected.copy()
+    actual[3] = 0
+    assert (not compare_cosine(actual, expected, 0.999).problem) == is_right
+    assert not compare_cosine(expected, expected, 0.999).problem
+
+
 def test_the_message_of_sqnr_has_both_ratios() -> None:
     problem = compare_sqnr(with_error(0.05, row=2), EXPECTED, 40).problem
     assert "dB of signal to noise in row 2 of the first axis (" in problem
