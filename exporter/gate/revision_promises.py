@@ -49,7 +49,7 @@ ContractHashes: TypeAlias = Mapping[str, Mapping[tuple[FindingKind, str], str]]
 _NO_HASHES: ContractHashes = {}
 
 #: The settings of a project that its entries refer to.
-_OF_DEVICES = {"devices", "toolchains"}
+OF_DEVICES = {"devices", "environments", "job_environments"}
 #: Digits of a hash in a message.
 _DIGITS = 12
 
@@ -68,8 +68,8 @@ def find_contract_changes(
     """
     current = {spec.id: spec for spec in after.models}
     findings = list(_find_weaker_settings(before, after))
-    old_devices = before.project.model_dump_json(include=_OF_DEVICES)
-    new_devices = after.project.model_dump_json(include=_OF_DEVICES)
+    old_devices = before.project.model_dump_json(include=OF_DEVICES)
+    new_devices = after.project.model_dump_json(include=OF_DEVICES)
     for old in before.models:
         new = current.get(old.id)
         if (

@@ -15,7 +15,7 @@ from exporter.gate.accepted_contract import (
 )
 from exporter.gate.baseline_comparison import accept_some
 from exporter.gate.finding import GateFinding
-from exporter.gate.revision_promises import find_contract_changes
+from exporter.gate.revision_promises import OF_DEVICES, find_contract_changes
 from exporter.manifest import (
     Axis,
     Bound,
@@ -48,6 +48,7 @@ from exporter.manifest.resolved.policy import FINDINGS, LIMITS, ModelPolicy
 from exporter.manifest.syntax.table import read_keys
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
+from exporter.virtual_environments import EnvironmentDefinition
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 CELLS = (parse_cell("alexnet/17/cpu"), parse_cell("alexnet/18/cpu"))
@@ -392,6 +393,23 @@ def test_a_less_strict_device_is_a_finding() -> None:
     assert len(find_contract_changes(strict, manifest(providers=("A", "B")))) == 2
     assert find_contract_changes(manifest(providers=("A", "B")), strict) == ()
     assert len(find_contract_changes(manifest(providers=("A",)), manifest(providers=("B",)))) == 2
+
+
+def test_other_packages_of_a_toolchain_are_a_finding() -> None:
+    def manifest(release: str) -> Manifest:
+        old = EnvironmentDefinition(requirements=(f"onnxscript=={release}",))
+        device = Device(name="cpu", runtime="onnxruntime")
+        project = Project(root="/project", devices=(device,), job_environments={"old": old})
+        return Manifest(project=project, models=(make_spec(devices=("cpu@old",)),))
+
+    findings = find_contract_changes(manifest("0.6.2"), manifest("0.7.1"))
+    assert findings
+    assert all("onnxscript==0.7.1" in str(each.after) for each in findings)
+    assert find_contract_changes(manifest("0.6.2"), manifest("0.6.2")) == ()
+
+
+def test_each_setting_of_devices_is_one_of_a_project() -> None:
+    assert Project.model_fields.keys() >= OF_DEVICES
 
 
 def test_the_policy_of_the_revision_applies_to_relaxations() -> None:
