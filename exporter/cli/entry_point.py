@@ -59,7 +59,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
     "Share": {
         "publish": "commands.publish.command:publish",
         "verify": "commands.verify.command:verify",
-        "evidence": "commands.verify.command:evidence",
+        "evidence": "commands.merge:evidence",
     },
     "Examine": {
         "explain": "commands.explain:explain",
@@ -94,7 +94,7 @@ NEXT_STEPS = {
     ("gate", 0): "write proved files for other tools: `exporter publish DEST`",
     ("baseline", 0): "commit the baseline; in each branch: `exporter gate --against main`",
     ("publish", 0): "prove the folders on another machine: `exporter verify DEST`",
-    ("evidence", 0): "write the tables: `exporter report`",
+    ("evidence", 0): "compare with the accepted results: `exporter gate`",
     ("rehearse", 0): "upgrade the packages, then: `exporter export`",
     ("gc", 0): "build the removed files that you need: `exporter export`",
 }

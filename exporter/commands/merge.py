@@ -1,4 +1,4 @@
-"""`--shard` and `exporter merge`: divide the models, and join the build folders of all shards.
+"""`exporter merge`: results of other machines, shards of an export or verdicts of `verify`.
 
 A shard provides only its own models, even if its folder contains others. A missing result is never
 replaced by an earlier one, because a lost shard must be visible. The other shards are merged
@@ -13,15 +13,18 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from exporter.api.gate_run import read_results
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import make_summary, open_project
 from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize
+from exporter.gate.evidence import add_evidence, find_evidence_path
 from exporter.jobs import write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
@@ -176,21 +179,37 @@ def _copy_model(source: Path, model_id: str, build_folder: BuildFolder) -> None:
 
 @click.command()
 @click.argument(
-    "folders",
-    metavar="FOLDER...",
+    "folders",  # its name in version 1.0
+    metavar="PATH...",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(exists=True, path_type=Path),
 )
 @root_option
 def merge(folders: tuple[Path, ...], root: Path) -> int:
-    """Join the build folders of all shards and write the tables.
+    """Add the results of other machines, and write the tables.
 
-    Each FOLDER is the result of `export --shard`. All shards must be present, with all cells of
-    the manifests; if one is missing, the others are joined and the exit code is 1. Red cells do not
-    change the exit code, because the gate decides about them.
+    PATHS are the build folders of all parts of `export --shard`, with all cells of the manifests;
+    if one is missing, the others are joined and the exit code is 1. Red cells do not change the
+    exit code, because the gate decides about them.
+
+    Or PATHS are files of `exporter verify FOLDER --device NAME --json > FILE`, from a machine with
+    the device. Their verdicts are added to `evidence.json` in the folder of the reports; commit it.
+    The digest of a file detects damage; the verdicts are a claim of the person who commits them.
     """
+    files = tuple(path for path in folders if not path.is_dir())
+    shards = tuple(path for path in folders if path.is_dir())
+    if shards and files:
+        message = (
+            f"{files[0]}: is no build folder of a shard, as {shards[0]} is; merge the folders, "
+            "then the files of `exporter verify --json`"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
     manifest = open_project(root)
+    return _merge_verdicts(manifest, files) if files else _merge_folders(manifest, shards)
+
+
+def _merge_folders(manifest: Manifest, folders: tuple[Path, ...]) -> int:
     plan = make_plan(manifest)
     merged = merge_shards(manifest, plan, folders)
     results = merged.results
@@ -210,3 +229,36 @@ def merge(folders: tuple[Path, ...], root: Path) -> int:
     if problems:
         raise ExporterError(ExitCode.RED, problems)
     return ExitCode.OK
+
+
+def _merge_verdicts(manifest: Manifest, files: tuple[Path, ...]) -> int:
+    lock = BuildFolder.from_project(manifest.project).lock_committed_files()
+    click.get_current_context().with_resource(lock)
+    run = read_results(manifest).run
+    refused = 0
+    for file in files:
+        added, problems = add_evidence(manifest, run, file, datetime.now(UTC))
+        for row in added:
+            print_line(f"{row.cell}: {row}")
+        for problem in problems:
+            print_error(f"{file}: {problem}")
+        refused += len(problems)
+        count = pluralize(len(added), "row")
+        print_line(f"{count} added to {find_evidence_path(manifest.project)}")
+    for warning in write_reports(manifest, run):
+        print_error(warning)
+    return ExitCode.RED if refused else ExitCode.OK
+
+
+@click.group()
+def evidence() -> None:
+    """Add measurements, as `exporter merge` does, which replaces it."""
+
+
+@evidence.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@root_option
+def add(files: tuple[Path, ...], root: Path) -> int:
+    """Add the verdicts in FILES to `evidence.json` in the folder of the reports."""
+    print_error("warning: `evidence add`: version 2 removes it; use `exporter merge FILE...`")
+    return _merge_verdicts(open_project(root), files)

@@ -101,7 +101,7 @@ def read_evidence(project: Project) -> dict[CellId, Evidence]:
     path = find_evidence_path(project)
     if not path.exists():
         return {}
-    fix = "restore it from git, or remove it and add the files of `exporter verify` again"
+    fix = "restore it from git, or remove it and merge the files of `exporter verify` again"
     return {row.cell: row for row in _read(EvidenceFile, path, fix).rows}
 
 
@@ -276,7 +276,7 @@ def find_evidence_findings(
                     before=f"at most {limit / _DAY:g} days old" if limit else "pass",
                     after=after,
                     message="run `exporter publish`, `exporter verify --json` on a machine with "
-                    f"{cell.device}, then `exporter evidence add`",
+                    f"{cell.device}, then `exporter merge FILE`",
                     action=action,
                 )
     for name, age in accepted.project.evidence.items():

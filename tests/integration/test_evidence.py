@@ -42,14 +42,18 @@ def test_evidence_is_carried_between_two_checkouts(good: Path, tmp_path: Path) -
     text = run(there, "verify", "dist", "--device", "far", "--json", PYTHONPATH=f"{ROOT}:{there}")
     (here / "far.json").write_text(text)
 
-    added = run(here, "evidence", "add", "far.json")
+    added = run(here, "merge", "far.json")
     assert "good/17/far: pass on Linux" in added
     assert "May merge · 4 cells of 1 model: 4 as before" in run(here, "gate")
-    run(here, "report")
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
     assert "| ✅ 16..17 | 🔷 16..17 |" in page
     assert "2 proved, 2 not run here" in page
-    assert "already" in run(here, "evidence", "add", "far.json", code=1)
+    assert "already" in run(here, "merge", "far.json", code=1)
+    former = run(here, "evidence", "add", "far.json", code=1)
+    assert "warning: `evidence add`: version 2 removes it; use `exporter merge FILE" in former
+    assert "already" in former
+    both = run(here, "merge", "far.json", "build", code=2)
+    assert "far.json: is no build folder of a shard, as build is; merge the folders" in both
 
     source = here / "manifests" / "models.py"
     source.write_text(source.read_text().replace("Linear(4, 3)", "Linear(4, 3, bias=False)"))

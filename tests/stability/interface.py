@@ -186,6 +186,8 @@ def _list_command(name: str, command: click.Command) -> Iterator[Line]:
         titles = [each.name or ""] if shown == "argument" else [*each.opts, *each.secondary_opts]
         for title in titles:
             yield f"exporter {name}: {shown} {title}{takes}{many}", True
+            if takes == " takes path":  # a wider type keeps the narrower one
+                yield f"exporter {name}: {shown} {title} takes directory{many}", True
             if each.required:
                 yield f"exporter {name}: requires {titles[0]}", False
         for word in getattr(each.type, "choices", ()):

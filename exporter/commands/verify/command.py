@@ -1,4 +1,4 @@
-"""`exporter verify`: prove files that exist already; `evidence`: store the verdicts."""
+"""`exporter verify`: prove files that exist already."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from exporter.api.finished_file import find_entry, make_finished_entry, prove_spec
-from exporter.api.gate_run import read_results
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
@@ -32,10 +31,8 @@ from exporter.commands.verify.client import (
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import find_files
 from exporter.core.text import join_lines, pluralize
-from exporter.gate.evidence import add_evidence, find_evidence_path
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport
 from exporter.manifest import Device, load_project, load_settings
-from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.device_environments import create_environments
 from exporter.pipeline.required_packages import require_packages
 from exporter.processes import make_worker_environment
@@ -65,7 +62,7 @@ _PACKAGES = ("numpy", "onnx")
     help="The device that runs the files; repeatable.  [default: cpu, or those of the entry]",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Write the verdicts as JSON, for `evidence add`."
+    "--json", "as_json", is_flag=True, help="Write the verdicts as JSON, for `exporter merge`."
 )
 @click.option(
     "--strict", "is_strict", is_flag=True, help="Reject files that are not in SHA256SUMS."
@@ -235,35 +232,3 @@ def _summarize(verdicts: Sequence[FolderVerdict], *, is_quiet: bool) -> int:
     if red:
         return ExitCode.RED
     return ExitCode.ENVIRONMENT if unavailable else ExitCode.OK
-
-
-@click.group()
-def evidence() -> None:
-    """Store measurements of other machines.
-
-    Copy a folder of `publish` to a machine with the device, and run `exporter verify FOLDER
-    --device NAME --json > FILE` there. `evidence add FILE` stores the verdicts for the report and
-    the gate. Their digest detects damage; they are a claim of the person who commits them.
-    """
-
-
-@evidence.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@root_option
-def add(files: tuple[Path, ...], root: Path) -> int:
-    """Add the verdicts in FILES to `evidence.json` in the folder of the reports."""
-    manifest = open_project(root)
-    lock = BuildFolder.from_project(manifest.project).lock_committed_files()
-    click.get_current_context().with_resource(lock)
-    run = read_results(manifest).run
-    refused = 0
-    for file in files:
-        added, problems = add_evidence(manifest, run, file, datetime.now(UTC))
-        for row in added:
-            print_line(f"{row.cell}: {row}")
-        for problem in problems:
-            print_error(f"{file}: {problem}")
-        refused += len(problems)
-        count = pluralize(len(added), "row")
-        print_line(f"{count} added to {find_evidence_path(manifest.project)}")
-    return ExitCode.RED if refused else ExitCode.OK

@@ -62,7 +62,7 @@ class OnnxRuntimeDriver(Driver):
             if providers[0] not in available:
                 problem = f"this ONNX Runtime has no {providers[0]}; it has "
                 problem += f"{', '.join(sorted(available))}; for a measurement of another machine: "
-                raise DriverFailure("missing", f"{problem}`exporter evidence --help`")
+                raise DriverFailure("missing", f"{problem}`exporter merge --help`")
         options = _build_options(request)
         _register_libraries(request.libraries, options)
         try:
