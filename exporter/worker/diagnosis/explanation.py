@@ -28,6 +28,7 @@ from exporter.worker.diagnosis.fault_analysis import (
 )
 from exporter.worker.diagnosis.remedies import (
     AGREES,
+    DRAWS,
     LOOP,
     PROVED,
     UNOPTIMIZED,
@@ -36,7 +37,9 @@ from exporter.worker.diagnosis.remedies import (
     advise_on_weights,
     find_cause,
     find_code,
+    find_draw,
     find_kept_values,
+    find_lost_input,
     find_remedies,
     find_traced_line,
 )
@@ -213,11 +216,29 @@ def explain_record(
         line = blame.first.source
     elif blame and blame.culprit is Culprit.CONTRACT:
         line = next(iter(re.findall(r" at (\S+\.py:\d+)", text)), "")
-    elif "is fixed at" in text or "no kernel" in text:
-        line = _find_line(text, opset_export, checked)
+    else:
+        line, sentence = _explain_file(record, opset_export, checked)
+        if sentence.endswith(DRAWS):
+            known["advice"] = advise_on_random_numbers(opset_export) or advice
     if not line and not sentence:
         line, sentence = find_cause(text, opset_export)
     yield from _describe(text, line, sentence, known, opset_export)
+
+
+def _explain_file(
+    record: Record, opset_export: OpsetExport, checked: CheckedFile
+) -> tuple[str, str]:
+    """Return the line and the cause of a file that a structure check or a runtime rejects."""
+    text = record.message
+    if record.stage not in (Stage.STRUCTURE, Stage.LOAD):
+        return "", ""
+    draw = find_draw(text, opset_export)
+    if draw[0]:
+        return draw
+    if "the graph ignores input" in text:
+        return find_lost_input(text, opset_export)
+    is_known = "is fixed at" in text or _NODE.search(text)
+    return (_find_line(text, opset_export, checked) if is_known else ""), ""
 
 
 def _describe(
@@ -274,16 +295,21 @@ def _explain_fault(
     yield {"blame": blame, "advice": advice}
 
 
+#: The node that a checker or a runtime rejects.
+_NODE = re.compile(r"node '([^']+)'|\bnode name: ([^)\s]+)|[Nn]ode ?\(([^)\s]+)\)")
+
+
 def _find_line(text: str, opset_export: OpsetExport, checked: CheckedFile) -> str:
     """Return the line behind the node that the runtime rejects, or that fixes an axis."""
-    node, axis = (re.search(rf"{name} '([^']+)'", text) for name in ("node", "axis"))
+    node, axis = _NODE.search(text), re.search("axis '([^']+)'", text)
+    name = next(filter(None, node.groups()), "") if node else ""
     with suppress(Exception), repeat_export(opset_export, checked.folder.path) as again:
         for each in ir.load(again.path).graph:
             shapes = [[str(x.shape) for x in ends if x] for ends in (each.inputs, each.outputs)]
             is_fixed = not re.search("[a-z]", str(shapes[1]))
             is_fixing = axis and axis[1] in str(shapes[0]) and is_fixed
             line = again.lines.get(str(each.outputs[0].name))
-            if line and (is_fixing or (node and each.name == node[1])):
+            if line and (is_fixing or (name and each.name == name)):
                 return line
     return ""
 
@@ -306,11 +332,16 @@ def explain_failure(
         known = {"message": message, "missing": missing}
         line = line or next((each for item in missing for each in item.sources), "")
     yield {**known}
-    position, sentence = find_cause(text, opset_export)
-    line = line or position
+    position, sentence = draw = find_draw(text, opset_export)
+    if not position:
+        position, sentence = find_cause(text, opset_export)
+    line = position if draw[0] else line or position
     if not line and "static shape" in text and (line := find_code(opset_export, LOOP)):
         sentence = "torch.export repeats the loop as often as for the example"
-    known["advice"] = find_remedies(opset_export, checked, text) if checked else ()
+    advice = advise_on_random_numbers(opset_export) if draw[0] else ()
+    if not advice and checked:
+        advice = find_remedies(opset_export, checked, text)
+    known["advice"] = advice
     yield from _describe(message, line, sentence, known, opset_export)
     if failure.stage is Stage.CAPTURE:
         yield {"obstacles": find_obstacles(text, opset_export)}

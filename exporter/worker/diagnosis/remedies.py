@@ -25,7 +25,7 @@ from exporter.checks.protocol import CheckedFile, SampleCache
 from exporter.core.check_table import STATEFUL_PREFIX
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
-from exporter.manifest import Constant, ModelSpec
+from exporter.manifest import Constant, Device, ModelSpec
 from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Status
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
@@ -44,19 +44,37 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.reference.python_state import ModelSnapshot, PythonState
+from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.torch_private import internals
 from exporter.worker.verify.run_checks import FileProof
 
 PROVED = "its file passes all checks"
 AGREES = "PyTorch then agrees with itself"
+DRAWS = "draws random numbers in each call"
 UNOPTIMIZED = "options.optimize = false"
 #: Opsets at which dynamo has other operators than at the one before.
 _OPSETS = (FIRST_DYNAMO_OPSET, 20, 22, 23)
+#: Opsets at which ONNX's operators accept further types.
+_TYPE_OPSETS = (11, 13, 14, 16, 17)
+_REJECTED_TYPE = r"unsupported type|no kernel|NOT_IMPLEMENTED"
 _VALUES = r"GuardOnDataDependent|[Dd]ata-dependent (branching|expression)"
 #: A Python loop over a size.
 LOOP = r"\s*for .* in .*(\.shape|\.size\(|\blen\()"
 #: The line of a condition of which the file has one branch, in a note of the export.
 _CONDITION = re.compile(rf"({TRACER_PREFIX}|draft export: )(\S+:\d+): ")
+
+
+#: Failures at a draw, at the read of its value, and in the finished file.
+_DRAWN = (
+    r"(\b|_)([Rr]andom)?([Nn]ormal|[Uu]niform|[Bb]ernoulli|[Mm]ultinomial|rand(n|int)?)(_like)?_?\b"
+    rf"|Eq\(u\d+, 1\)|{_VALUES}|ignores input"
+)
+#: Runs of a model that may draw; a sample of few classes is often the same.
+_DRAWING_RUNS = 20
+
+
+def draws_numbers(func: Any, _result: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def reads_value(func: Any, _result: Any) -> bool:
@@ -105,8 +123,8 @@ _CAUSES: tuple[tuple[str, Any, str], ...] = (
     ),
     (
         r"differs from itself",
-        lambda func, _: torch.Tag.nondeterministic_seeded in func.tags,
-        "{} draws random numbers in each call",
+        draws_numbers,
+        f"{{}} {DRAWS}",
     ),
     (
         "GridSample",
@@ -144,6 +162,93 @@ def find_cause(text: str, opset_export: OpsetExport) -> tuple[str, str]:
     return "", ""
 
 
+def find_draw(text: str, opset_export: OpsetExport) -> tuple[str, str]:
+    """Return the line and the sentence of a draw that an export fails on, each "" if there is none.
+
+    A model that draws the same numbers in each call is no cause.
+    """
+    lines = find_lines(opset_export, draws_numbers) if re.search(_DRAWN, text) else {}
+    if not lines:
+        return "", ""
+    if agrees_with_itself(opset_export):
+        return "", ""
+    line, operator = next(iter(lines.items()))
+    return line, f"{operator} {DRAWS}"
+
+
+def agrees_with_itself(opset_export: OpsetExport) -> bool:
+    """Run the model with several seeds; return whether each run has the same outputs."""
+    first: list[Any] | None = None
+    state = ModelSnapshot(opset_export.model)
+    try:
+        with torch.random.fork_rng(devices=()):
+            for seed in range(_DRAWING_RUNS):
+                torch.manual_seed(seed)
+                outputs = run_model(opset_export.model, opset_export.spec, opset_export.inputs)
+                leaves = internals.tree_leaves(outputs)
+                first = first or leaves
+                if not all(map(torch.equal, first, leaves)):
+                    return False
+    except Failure:
+        return False
+    finally:
+        state.restore()
+    return True
+
+
+#: Operators that read the shape of a tensor and none of its values.
+_SHAPE_ONLY = re.compile(r"aten::((zeros|ones|empty|full|rand|randn|randint)_like|new_\w+)$")
+
+
+def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
+    """Return the last line that reads an input which the file ignores, and why it has no effect."""
+    match = re.search(r"the graph ignores input '([^']+)'", text)
+    tensor = opset_export.inputs.get(match[1]) if match else None
+    if not isinstance(tensor, torch.Tensor):
+        return "", ""
+    carriers = [tensor]  # kept, so that no other tensor gets the storage of one
+    reads: list[str] = []
+    lost, cause = "", ""
+
+    def is_carrier(value: Any) -> bool:
+        storages = {each.untyped_storage().data_ptr() for each in carriers}
+        return isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() in storages
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal cause, lost
+        result = func(*args, **kwargs)
+        schema = internals.read_schema(func)
+        leaves = internals.tree_leaves((args, kwargs))
+        if _SHAPE_ONLY.match(str(schema.name)) or not any(map(is_carrier, leaves)):
+            return result
+        if line := find_frame_line(traceback.walk_stack(None), opset_export.root):
+            reads.append(line)
+        if reads_value(func, result):
+            lost = line
+            cause = "it reads the value there, and the file has that of the example"
+        for item, value in zip(schema.arguments, args, strict=False):
+            is_written = item.alias_info is not None and item.alias_info.is_write
+            if (
+                is_written
+                and value.numel() * value.element_size() < value.untyped_storage().nbytes()
+            ):
+                lost, cause = line, "a trace loses a write through a view"
+        carriers.extend(
+            each for each in internals.tree_leaves(result) if isinstance(each, torch.Tensor)
+        )
+        return result
+
+    state = ModelSnapshot(opset_export.model)
+    is_used = True
+    with suppress(Failure), create_mode(record):
+        outputs = run_model(opset_export.model, opset_export.spec, opset_export.inputs)
+        is_used = any(map(is_carrier, internals.tree_leaves(outputs)))
+    state.restore()
+    if reads and not cause and not is_used:
+        lost, cause = reads[-1], "no output uses the result: remove the input, or use the result"
+    return lost, cause
+
+
 def find_lines(opset_export: OpsetExport, selects: Any) -> dict[str, str]:
     """Run the model once in PyTorch; return the selected operators by their lines."""
     lines = {} if selects else {"": ""}
@@ -165,13 +270,8 @@ def find_lines(opset_export: OpsetExport, selects: Any) -> dict[str, str]:
 def advise_on_random_numbers(opset_export: OpsetExport) -> tuple[str, ...]:
     """Return one line if PyTorch agrees with itself after a change."""
     for setting, change in _RANDOM_CHANGES:
-        with suppress(Failure), FunctionMode(change):
-            runs = [
-                run_model(opset_export.model, opset_export.spec, opset_export.inputs)
-                for _ in range(5)
-            ]
-            first, *others = (internals.tree_leaves(outputs) for outputs in runs)
-            if all(all(map(torch.equal, first, each)) for each in others):
+        with FunctionMode(change):
+            if agrees_with_itself(opset_export):
                 return (f"{setting}: {AGREES}",)
     return ()
 
@@ -227,11 +327,13 @@ def _list_experiments(opset_export: OpsetExport, folder: Path, text: str) -> Ite
     opsets = sorted(_OPSETS, key=lambda number: (number < opset, abs(number - opset)))
     opsets = opsets[:1] if opset < FIRST_DYNAMO_OPSET else opsets
     prefix = 'exporter = "torchscript" and ' if is_dynamo else ""
+    with_types = [n for n in _TYPE_OPSETS if n > opset and re.search(_REJECTED_TYPE, text)]
     settings = [
         *([("opset 20 (dynamo)", "dynamo", "export", 20)] if "GridSample" in text else ()),
         (f'exporter = "{other}"', other, capture, opset),
         *((f"opset {n}", "torchscript", "trace", int(n)) for n in named),
         *((f"opset {n} (dynamo)", "dynamo", "export", n) for n in opsets),
+        *((f"{prefix}opset {n}", "torchscript", "trace", n) for n in with_types),
         (f'{prefix}capture = "script"', "torchscript", "script", opset),
         *([('capture = "draft"', "dynamo", "draft", opset)] if is_dynamo else ()),
     ]
@@ -313,13 +415,30 @@ def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFil
                 spec=spec,
             )
             proof = FileProof(spec=spec, checked=file, route=opset_export.route)
-            devices = opset_export.job.devices
-            is_right = all(proof.prove(device).status is Status.PASS for device in devices)
+            is_right = all(
+                _is_right(proof, device, opset_export) for device in opset_export.job.devices
+            )
             return _describe_losses(experiment, opset_export, checked, other) if is_right else ""
     except Exception:  # an experiment that fails is no advice
         return ""
     finally:
         state.restore()
+
+
+def _is_right(proof: FileProof, device: Device, opset_export: OpsetExport) -> bool:
+    """Prove the file, with the review of PyTorch's samples that a cell gets."""
+    record = proof.prove(device)
+    checked = proof.checked
+    if is_worth_review(record, checked.reference):
+        for path in checked.folder.path.glob("**/*.pb"):  # links to the samples of the cell
+            content = path.read_bytes()
+            path.unlink()
+            path.write_bytes(content)
+        model, spec = opset_export.model, checked.spec
+        reference = review_reference(model, spec, checked.folder, checked.reference, record)
+        proof.checked = replace(checked, reference=reference, samples=SampleCache())
+        record = proof.prove(device, is_full=True)
+    return record.status is Status.PASS
 
 
 def _select_promised_samples(reference: Reference, spec: ModelSpec) -> Reference:

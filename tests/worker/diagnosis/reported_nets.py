@@ -128,3 +128,48 @@ class Pads(nn.Module):
 class Samples(nn.Module):
     def forward(self, x, grid):
         return functional.grid_sample(x, grid, align_corners=False)
+
+
+class Largest(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, indices = torch.topk(x, 2)
+        return values, indices
+
+
+class Counts(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        known = x > 0
+        return known.cumsum(1)
+
+
+class Shifts(nn.Module):
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        new = cache.clone()
+        row = new[0]
+        row[:, :2] = cache[0][:, 2:]
+        row[:, 2:] = x
+        return new
+
+
+class Forgets(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(x, -1)
+        weights.masked_fill(mask > 0, 0.0)
+        return weights * x
+
+
+class Selects(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chance = torch.softmax(x[0], -1)
+        return x * torch.multinomial(chance, 1).item()
+
+
+class Noises(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.distributions.Normal(x, x.exp()).rsample()
+
+
+class Seeded(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return x * torch.multinomial(torch.ones(4), 1).item()

@@ -199,6 +199,58 @@ CASES = (
         fix="opset 20 (dynamo): its file passes all checks",
         signature="x [batch, 2, 3, 3, 3], grid [batch, 2, 2, 2, 3] -> y [batch, 2, 2, 2, 2]",
     ),
+    Case(
+        net="Largest",
+        opset=10,
+        code="E-wellformed",
+        line="torch.topk(x, 2)",
+        cause="TopK",
+        fix="its file passes all checks",
+        signature="x int64 [batch, 5] -> values int64 [batch, 2], indices int64 [batch, 2]",
+    ),
+    Case(
+        net="Counts",
+        opset=14,
+        code="E-wellformed",
+        line="known.cumsum(1)",
+        cause="CumSum",
+        fix='exporter = "dynamo": its file passes all checks at opset 14',
+        signature="x [batch, 4] -> y int64 [batch, 4]",
+    ),
+    Case(
+        net="Shifts",
+        opset=13,
+        code="E-input-ignored",
+        line="row[:, 2:] = x",
+        cause="a trace loses a write through a view",
+        fix="its file passes all checks",
+        signature="x [batch, 2], cache [2, batch, 4] -> y [2, batch, 4]",
+    ),
+    Case(
+        net="Forgets",
+        opset=17,
+        code="E-input-ignored",
+        line="weights.masked_fill(mask > 0, 0.0)",
+        cause="no output uses the result: remove the input, or use the result",
+        signature="x [batch, 4], mask [batch, 4] -> y [batch, 4]",
+    ),
+    Case(
+        net="Selects",
+        opset=18,
+        code="E-wellformed",
+        line="torch.multinomial(chance, 1)",
+        cause="aten::multinomial draws random numbers in each call",
+        fix="or make them an input: PyTorch then agrees with itself",
+        signature="x [1, 4] -> y [1, 4]",
+    ),
+    Case(
+        net="Noises",
+        opset=9,
+        code="E-operator",
+        line="rsample()",
+        cause="draws random numbers in each call",
+        fix="or make them an input: PyTorch then agrees with itself",
+    ),
 )
 
 
@@ -244,3 +296,10 @@ def test_a_package_that_fails_in_its_import_is_named(
     assert record.failure_code == case.code
     assert find_line('__import__("oldvision")') in record.message
     assert "in the import of oldvision 0.9 beside torch 2." in record.message
+
+
+def test_a_draw_that_is_the_same_in_each_call_is_no_cause(tmp_path: Path) -> None:
+    case = Case(net="Seeded", opset=18, code="E-capture", signature="x [1, 4] -> y [1, 4]")
+    record = diagnose(case, tmp_path)
+    assert "random" not in f"{record.message}\n{record.advice}"
+    assert find_line("torch.multinomial(torch.ones(4), 1)") in record.message
