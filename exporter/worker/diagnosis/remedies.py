@@ -208,14 +208,14 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
         return "", ""
     carriers = [tensor]  # kept, so that no other tensor gets the storage of one
     reads: list[str] = []
-    lost, cause = "", ""
+    at, cause = "", ""
 
     def is_carrier(value: Any) -> bool:
         storages = {each.untyped_storage().data_ptr() for each in carriers}
         return isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() in storages
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal cause, lost
+        nonlocal cause, at
         result = func(*args, **kwargs)
         schema = internals.read_schema(func)
         leaves = internals.tree_leaves((args, kwargs))
@@ -224,7 +224,7 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
         if line := find_frame_line(traceback.walk_stack(None), opset_export.root):
             reads.append(line)
         if reads_value(func, result):
-            lost = line
+            at = line
             cause = "it reads the value there, and the file has that of the example"
         for item, value in zip(schema.arguments, args, strict=False):
             is_written = item.alias_info is not None and item.alias_info.is_write
@@ -232,7 +232,7 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
                 is_written
                 and value.numel() * value.element_size() < value.untyped_storage().nbytes()
             ):
-                lost, cause = line, "a trace loses a write through a view"
+                at, cause = line, "a trace loses a write through a view"
         carriers.extend(
             each for each in internals.tree_leaves(result) if isinstance(each, torch.Tensor)
         )
@@ -245,8 +245,8 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
         is_used = any(map(is_carrier, internals.tree_leaves(outputs)))
     state.restore()
     if reads and not cause and not is_used:
-        lost, cause = reads[-1], "no output uses the result: remove the input, or use the result"
-    return lost, cause
+        at, cause = reads[-1], "no output uses the result: remove the input, or use the result"
+    return at, cause
 
 
 def find_lines(opset_export: OpsetExport, selects: Any) -> dict[str, str]:
