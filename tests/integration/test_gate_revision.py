@@ -375,19 +375,28 @@ def test_a_manifest_behind_a_link_out_of_the_repository_is_a_finding(
     outer.parent.mkdir()
     other = path.read_text().replace("models.net", "models.other")
     (branch / "manifests/other.toml").write_text(other)
+    accept(branch)
     path.rename(outer)
     path.symlink_to(outer if is_absolute else os.path.relpath(outer, path.parent))
-    accept(branch)
     commit(branch, "a link")
-    outer.write_text(outer.read_text() + 'mode = "train"\n')
+    code, _, errors = run_gate(branch, "HEAD")
+    refusal = "manifests/net.toml: cannot be read: is a symlink to a file that is no TOML file of"
+    assert (code, refusal in errors) == (1, True), errors
+    path.unlink()
+    path.write_text(outer.read_text() + 'mode = "train"\n')
     write_results(branch)
     code, output, errors = run_gate(branch, "HEAD")
     assert code == 1, output + errors
     assert "net/17..18/cpu: contract relaxed: no entry at the revision -> promised" in output
     assert "other/" not in output
-    # Without any readable manifest nothing can be compared.
+    # Without any readable manifest at the revision, nothing can be compared.
+    content = path.read_text()
+    path.unlink()
+    path.symlink_to(outer)
     run_git(branch, "rm", "-q", "manifests/other.toml")
-    run_git(branch, "commit", "-qm", "only the link")
+    run_git(branch, "commit", "-qam", "only the link")
+    path.unlink()
+    path.write_text(content)
     write_results(branch)
     code, _, errors = run_gate(branch, "HEAD")
     assert code == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -441,6 +442,13 @@ SOURCES = {
 }
 
 
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process fork, as a worker does; the processes of pytest-xdist have more threads."""
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", SOURCES)
 def test_weights_are_initial_if_they_have_the_values_they_were_drawn_with(
     tmp_path: Path, name: str
@@ -456,6 +464,7 @@ def test_weights_are_initial_if_they_have_the_values_they_were_drawn_with(
     assert (torch.manual_seed, torch.Generator) == originals
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("code", "texts"),
     [
