@@ -164,7 +164,9 @@ def _write_entries(
                 is_proved = all(each.status.is_green for each in records)
                 codes.append(ExitCode.OK if is_proved else ExitCode.RED)
                 if len(contracts) == 1:
-                    codes += _prove_files(observation, contracts[0], records, project, starter)
+                    codes += _prove_files(
+                        observation, entry, contracts[0], records, project, starter
+                    )
             _apply(entry, project, flags)
     return max(codes, default=ExitCode.OK)
 
@@ -250,6 +252,7 @@ def _print_verdict(subject: str, record: Record) -> None:
 
 def _prove_files(
     observation: Observation,
+    entry: PreparedEntry,
     spec: ModelSpec,
     records: Sequence[Record],
     project: TargetProject,
@@ -273,7 +276,11 @@ def _prove_files(
             continue
         for text in compare_file(file, exporter, spec, proved):
             print_line(f"{name}: {text}", wraps=True)
-        renamed = spec.model_copy(update={"inputs": rename_inputs(file, spec)})
+        update = {
+            "inputs": rename_inputs(file, spec),
+            "weights": entry.drawn_weights or spec.weights,
+        }
+        renamed = spec.model_copy(update=update)
         finished = make_finished_entry(renamed, Path(path), file.opset, ("cpu",))
         for record in prove_spec(project.settings, finished, starter):
             _print_verdict(f"{name} against {spec.id}", record)

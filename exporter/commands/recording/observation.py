@@ -184,6 +184,8 @@ class ProbeResult(FrozenModel):
     weights: str = ""
     """The absolute path of the file that has the observed weights; "" if there is none."""
     weights_names: StateNames = StateNames()
+    is_drawn: bool = False
+    """Whether the observed weights are initial values, which only the script's process has."""
     inputs: Items[Items[Dim]] = ()
     """The shapes, with the names of axes."""
     outputs: Items[ProbedOutput] = ()

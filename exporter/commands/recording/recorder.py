@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,6 +158,9 @@ class PreparedEntry:
     """The keys of the existing entry that do not promise what the script exports."""
     problem: str = ""
     """Why there is no complete entry; "" if there is one."""
+    drawn_weights: str = ""
+    """The file with the initial weights of the script, which the entry draws again; "" if they are
+    those of the entry."""
 
 
 @contextmanager
@@ -229,7 +232,9 @@ class _Draft:
         for source, final in zip(staged, finals, strict=True):
             spec, probe = self._try_source(source, observation)
             if not isinstance(spec, str):
-                return self._write_changes(final, observation, probe), (spec,)
+                prepared = self._write_changes(final, observation, probe)
+                drawn = observation.state if probe.is_drawn else ""
+                return replace(prepared, drawn_weights=drawn), (spec,)
             problem = spec
         if not finals:
             problem += "; move it to its module, or export in a script of the project"

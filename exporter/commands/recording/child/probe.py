@@ -106,6 +106,7 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
     state = torch.load(observation.state, weights_only=True, mmap=True)
     file = ""
     names = StateNames()
+    is_drawn = False
     notes = list[str]()
     unknown = list[str]()
     if not _is_equal(read_state(model), state):
@@ -124,9 +125,11 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
             not _list_marks(state).isdisjoint(_list_marks(table)) for *_, table in tables
         )
         file, names = next(origins, (file, names))
-        if not (file or has_part or observation.is_loaded):  # the script's model is a new one, too
+        # If nothing was loaded, the script's model is a new one, too.
+        is_drawn = not (file or has_part or observation.is_loaded)
+        if is_drawn:
             notes.append("the weights are initial values: no file has those of the script")
-        if file or notes:
+        if file or is_drawn:
             model.load_state_dict(state, strict=False)
         if not _is_equal(read_state(model), state):
             message = "other weights than the script's, which no file has; save the model's "
@@ -143,7 +146,9 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
         if flipped is not None:
             if flipped:
                 notes.append(f"{flipped} elements of selections differ from the script's run")
-            return ProbeResult(weights=file, weights_names=names, notes=tuple(notes))
+            return ProbeResult(
+                weights=file, weights_names=names, is_drawn=is_drawn, notes=tuple(notes)
+            )
     return ProbeResult(difference="other outputs than the script's for the same inputs")
 
 
