@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 import threading
+import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,12 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
+from exporter.worker import fork_server
 from exporter.worker.dependencies import packages, source_files
 from exporter.worker.dependencies.source_files import list_module_files
 from exporter.worker.job_output import JobOutput
 from exporter.worker.job_runner import run_job
+from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.verify.run_checks import FileProof
 from tests.integration.program_server import call_in_forks
 from tests.traps.trap import ROOT, Trap
@@ -41,6 +44,33 @@ def make_record(trap: Trap, folder: Path, *, diagnose: bool = False) -> Record:
     shutil.copytree(_get_sound_folder(trap.spec), copy)
     trap.tamper(JobFolder(copy).model(trap.opset))
     return prove(trap.spec, copy)
+
+
+@cache
+def preload() -> None:
+    """Import what the server of workers imports, once for all forks."""
+    fork_server.preload()
+    fork_server.preload_capture()
+
+
+def run_in_fork(run: Callable[[], Record]) -> Record:
+    """Return the record of a function that runs in a process in which no other model ran.
+
+    A cell has a process of its own, and the first run that Python or torch observes in a process
+    may show less than later ones.
+    """
+
+    preload()
+
+    def call() -> tuple[str, str]:
+        try:
+            return run().to_json(), ""
+        except Exception:  # noqa: BLE001 - the fork sends the text of any exception
+            return "", traceback.format_exc()
+
+    text, error = compute_in_fork(call) or ("", "the process ended early")
+    assert not error, error
+    return Record.read(text.encode())
 
 
 def export(

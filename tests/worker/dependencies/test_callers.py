@@ -72,8 +72,9 @@ def test_this_package_lists_versions_as_a_tool(
 def test_this_package_is_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[Caller] = []
     (tmp_path / "a").touch()
-    monkeypatch.setattr(os, "open", record(os.open, results))
-    hash_file(tmp_path / "a")
+    with monkeypatch.context() as patch:  # pytest removes the folder before it undoes patches
+        patch.setattr(os, "open", record(os.open, results))
+        hash_file(tmp_path / "a")
     assert results == [Caller.TOOL]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.records.record import Culprit, Record
 from tests.distributions import write_distribution
-from tests.traps.prove import export
+from tests.traps.prove import export, run_in_fork
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 NETS = Path(__file__).with_name("reported_nets.py")
@@ -271,7 +271,7 @@ def diagnose(case: Case, folder: Path) -> Record:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.net)
 def test_a_reported_failure_has_its_cause_line_and_fix(case: Case, tmp_path: Path) -> None:
-    record = diagnose(case, tmp_path)
+    record = run_in_fork(lambda: diagnose(case, tmp_path))
     text = f"{record.message}\n{record.advice}"
     assert record.failure_code == case.code, text
     assert case.cause in record.message
