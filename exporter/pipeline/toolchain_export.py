@@ -33,6 +33,8 @@ _STORE_VARIABLE = "EXPORTER_STORE"
 DONE = "done: "
 #: Seconds in which an interrupted program stores its finished results.
 _GRACE = 10.0
+#: The program that runs in the environment of a toolchain.
+NESTED_COMMAND = "exporter.commands.toolchains.nested_command"
 
 
 def export_parts(build: Build, decisions: Decisions) -> None:
@@ -155,7 +157,7 @@ def run_nested_export(
     Raises:
         ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
     """
-    command = [str(installed.python), "-P", "-m", f"{__package__}.nested_command"]
+    command = [str(installed.python), "-P", "-m", NESTED_COMMAND]
     command += ["--root", project.root, "--build", str(build_folder.path)]
     command += arguments
     code = run_program(command, environment, on_line)

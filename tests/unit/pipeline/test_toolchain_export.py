@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,7 @@ def test_an_interrupted_export_keeps_finished_results(
         build(toolchain.manifest)
     _, log, _ = build(toolchain.manifest)
     assert log.reasons == {}
+
+
+def test_the_program_of_a_toolchain_exists() -> None:
+    assert find_spec(toolchain_export.NESTED_COMMAND)
