@@ -24,7 +24,7 @@ _CODE = f"""
 def ignore(function, argument):
     try:
         function(argument)
-    except Exception:
+    except Exception:  # nothing exists there, and the error of a replaced function is unknown
         pass
 
 ignore(open, {_OPENED!r})
@@ -49,7 +49,7 @@ def list_unrecorded(opened: OpenedFiles, read: VariableReads, root: Path) -> dic
         # Other finders would list folders, which a later import of the model then would not.
         sys.meta_path = [each for each in finders if each is SEARCHES]
         try:
-            exec(code, names)  # noqa: S102
+            exec(code, names)  # noqa: S102 - the constant `_CODE`
         finally:
             sys.meta_path = finders
     seen = {
