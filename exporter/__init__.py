@@ -1,7 +1,7 @@
 """Build every ONNX file that a manifest promises, and prove each promise on the file.
 
-`program` has the way from a manifest to the tables on one screen; read it first. The core has its
-steps, in the order of the data:
+`program` has the way from a manifest to the tables on one screen; read it first. Its steps, in the
+order of the data:
 
     manifest    entries with their values, or each problem with its line
     planning    the selected cells
@@ -15,5 +15,8 @@ steps, in the order of the data:
     gate        the difference from the baseline
     api, cli    the way as functions and as commands
 
-Below it are `jobs`, `environments`, `processes` and `core`. `commands` has what one command needs.
+All of them use `jobs`, the values between parent and worker, `virtual_environments`, `processes`
+and `core`. `export_options` chooses the engine and the store of an export: `cluster` runs its jobs
+on other hosts, and `store` has the results of other checkouts. `commands` has the parts that only
+one command needs.
 """
