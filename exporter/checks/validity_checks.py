@@ -56,7 +56,7 @@ def check_placement(_: CheckedFile, session: Session, *__: object) -> CheckResul
     if not elsewhere:
         return CheckResult(check="placement", status=Status.PASS, metrics=metrics)
     metrics |= {"elsewhere": elsewhere}
-    shapes = sum(placement.shapes.values())
+    shapes, others = sum(placement.shapes.values()), _format_other_providers(placement)
     if elsewhere == total:
         status, problem = Status.FAIL, f"no node runs on {requested}"
     elif placement.copies is None:
@@ -64,14 +64,18 @@ def check_placement(_: CheckedFile, session: Session, *__: object) -> CheckResul
         problem = f"{elsewhere} of {total} nodes do not run on {requested}"
     else:
         metrics |= {"shapes": shapes, "copies": placement.copies}
+        if others:
+            metrics |= {"fallback": others}
         is_free = elsewhere == shapes and not placement.copies
         status = Status.FAIL if placement.strict and not is_free else Status.PASS
-        problem = f"{elsewhere - shapes} of {total} nodes have no kernel on {requested}"
+        verb = "has" if elsewhere - shapes == 1 else "have"
+        problem = f"{elsewhere - shapes} of {total} nodes {verb} no kernel on {requested}"
         if elsewhere == shapes:
             problem = f"each of {total} nodes has a kernel on {requested}"
         problem += f" ({pluralize(placement.copies, 'copy', 'copies')})" if placement.copies else ""
-    suffix = f"{pluralize(shapes, 'node')} on the CPU for shapes" if shapes else ""
-    texts = (": ".join(filter(None, (problem, _format_other_providers(placement)))), suffix)
+    verb = "computes" if shapes == 1 else "compute"
+    suffix = f"{pluralize(shapes, 'node')} {verb} shapes on the CPU" if shapes else ""
+    texts = (": ".join(filter(None, (problem, others))), suffix)
     message = "; ".join(filter(None, texts))
     return CheckResult(check="placement", status=status, message=message, metrics=metrics)
 

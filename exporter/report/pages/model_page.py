@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.text import format_bytes, format_two_digits
+from exporter.core.text import format_bytes, format_two_digits, pluralize
 from exporter.gate.baseline_comparison import find_lowest_opsets
 from exporter.manifest import Case, Dim, Fill, ModelSpec, Output, Override, Project
 from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
@@ -462,6 +462,10 @@ def _format_figure(name: str, value: float | str) -> str:
             return "" if value in (0.0, math.inf) else format_limit_share(value)
         case "max_abs", float():
             return f"error {formats.format_magnitude(value)}"
+        case "shapes", int():
+            return f"{pluralize(value, 'node')} for shapes" if value else ""
+        case "copies", int():
+            return pluralize(value, "copy", "copies") if value else ""
         case "nodes", _:  # the optimizer of the runtime depends on the processor
             return ""
         case _, float():

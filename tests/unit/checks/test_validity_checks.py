@@ -126,7 +126,7 @@ def test_nodes_on_other_providers_are_counted_and_fail_if_the_device_is_strict(
     ("operators", "copies", "status", "message"),
     [
         ({"Concat": 5}, 0, Status.PASS, "each of 14 nodes has a kernel on {cuda}; 5 nodes"),
-        ({"Concat": 4}, 0, Status.FAIL, "1 of 14 nodes have no kernel on {cuda}: {cpu} runs Con"),
+        ({"Concat": 4}, 0, Status.FAIL, "1 of 14 nodes has no kernel on {cuda}: {cpu} runs Con"),
         ({"Concat": 5}, 2, Status.FAIL, "each of 14 nodes has a kernel on {cuda} (2 copies); 5"),
         ({}, 1, Status.FAIL, "5 of 14 nodes have no kernel on {cuda} (1 copy): {cpu} runs Concat"),
     ],
@@ -145,6 +145,7 @@ def test_strict_counts_nodes_that_cost_something(
         assert result.message.startswith(message.format(cuda=CUDA, cpu=CPU))
         assert result.metrics["shapes"] == sum(operators.values())
         assert result.metrics["copies"] == copies
+        assert ("fallback" in result.metrics) is (" no kernel" in result.message)
 
 
 def test_a_runtime_without_placement_is_inconclusive(tmp_path: Path) -> None:

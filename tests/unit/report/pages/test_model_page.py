@@ -71,6 +71,21 @@ def test_figures_of_a_check_are_stable() -> None:
     assert result.figures == ("error ≤ 1e-3", "≤ 50% of its limit", "samples 3")
 
 
+def test_nodes_without_a_kernel_and_those_for_shapes_are_told_apart() -> None:
+    metrics = {"nodes": 40, "elsewhere": 10, "shapes": 9, "copies": 2, "fallback": "CPU runs DFT 1"}
+    free = {"nodes": 40, "elsewhere": 1, "shapes": 1, "copies": 0}
+    results = [
+        CheckResult(check="placement", status=Status.PASS, metrics=each) for each in (metrics, free)
+    ]
+    page = page_of(
+        *(make_record(f"dcgan/{n}/cpu", checks=(r,)) for n, r in zip((9, 10), results, strict=True))
+    )
+    assert [row["results"][0].figures for row in page["checks"][0]["rows"]] == [
+        ("elsewhere 10", "9 nodes for shapes", "2 copies", "fallback CPU runs DFT 1"),
+        ("elsewhere 1", "1 node for shapes"),
+    ]
+
+
 def test_equal_outputs_have_no_share_of_a_limit() -> None:
     for error, share, shown in ((0.0, 0.0, "error 0"), (3.0, float("inf"), "error ≤ 10")):
         metrics = {"max_abs": error, "of_limit": share}
