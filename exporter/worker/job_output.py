@@ -182,7 +182,9 @@ class JobOutput:
             self.job.kernels,
             *(path.parents[1] for path in sorted(interpreters)),
         )
-        text = record.to_json() if record.status is Status.PASS else None
+        # A cell without its device has a file that passed, so it depends on no more than that file.
+        is_sound = record.status in (Status.PASS, Status.UNAVAILABLE)
+        text = record.to_json() if is_sound else None
         if has_interpreted_bytecode():
             EXECUTED.add_all()
         dependencies = digest_dependencies(

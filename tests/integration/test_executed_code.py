@@ -123,7 +123,14 @@ CELLS = {
     "hooked": ("Hooked", 18, ""),
     "custom": ("Custom", 17, ""),
     "red": ("Red", 17, ""),
+    "absent": ("Plain", 18, 'devices = ["cpu", "absent"]'),
 }
+#: A device that no machine has.
+SETTINGS = """
+[tool.exporter.devices.absent]
+runtime = "onnxruntime"
+providers = ["MIGraphXExecutionProvider"]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +141,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         format_entry(name, f"models.py:{type_}", more, opsets=opset, x="2, 4", y="2, 4")
         for name, (type_, opset, more) in CELLS.items()
     )
-    write_project(root, {"all.toml": f"format = 1\n{entries}"})
+    write_project(root, {"all.toml": f"format = 1\n{entries}"}, SETTINGS)
     write_sources(root)
     export = run_exporter(root, "export")
-    assert "7 pass" in export.stdout, export.stdout
+    assert "8 pass, 1 error, 1 unavailable" in export.stdout, export.stdout
     return root
 
 
@@ -170,7 +177,7 @@ DYNAMO = {"strict", "branches"}
 #: Code that an edit multiplies by 3, and the cells that it makes stale.
 MULTIPLIED = [
     ("layers.py", "def unused(x):\n    return", set()),
-    ("layers.py", "def scale(x):\n    return", {"plain"}),
+    ("layers.py", "def scale(x):\n    return", {"plain", "absent"}),
     ("layers.py", "def in_trace(x):\n    return", {"traced"}),
     ("layers.py", "def in_capture(x):\n    return", set()),
     ("layers.py", "def large(x):\n    return", set()),
@@ -201,7 +208,7 @@ def test_an_edit_runs_the_cells_whose_code_it_changes(
 def test_a_cell_that_was_kept_equals_one_that_ran(project: Path) -> None:
     write_sources(project, "layers.py", "import torch\n", "import torch\n\n# a comment\n")
     cells = sorted(CELLS.keys() - list_stale(project))
-    assert cells == ["custom", "hooked", "plain", "scripted", "traced"]
+    assert cells == ["absent", "custom", "hooked", "plain", "scripted", "traced"]
     kept = {path: path.read_bytes() for path in (project / "build").glob("*/*.onnx")}
     records = read_results(project)
     run_exporter(project, "export", "--force", *cells, code=0)

@@ -204,7 +204,7 @@ def test_an_archive_that_changed_is_read_again(
 ) -> None:
     archive = tmp_path / "renewed.zip"
     monkeypatch.syspath_prepend(str(archive))
-    for names in (("closure_first",), ("closure_second", "closure_first")):
+    for names in (("renewed_first",), ("renewed_second", "renewed_first")):
         with ZipFile(archive, "w") as file:
             for name in names:
                 file.writestr(f"{name}.py", f"VALUE = {len(names)}\n")
