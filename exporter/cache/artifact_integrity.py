@@ -85,14 +85,14 @@ class ArtifactVerifier:
         folder = record.artifact.file.rpartition("/")[0]
         return self.find_problem(record.artifact) or self.find_reference_problem(folder)
 
-    def find_reference_problem(self, folder: str) -> str:
+    def find_reference_problem(self, folder_name: str) -> str:
         """Return why the reference or a sample of a model differs from the written one, or ""."""
-        if folder not in self._reference_problems:
-            self._reference_problems[folder] = self._examine_reference(folder)
-        return self._reference_problems[folder]
+        if folder_name not in self._reference_problems:
+            self._reference_problems[folder_name] = self._examine_reference(folder_name)
+        return self._reference_problems[folder_name]
 
-    def _examine_reference(self, folder: str) -> str:
-        name = f"{folder}/reference.json"
+    def _examine_reference(self, folder_name: str) -> str:
+        name = f"{folder_name}/reference.json"
         stamp = self._get_stamp(name, PROJECT_LIMIT)
         if stamp is None or not stamp.sha256:
             return f"{name} is missing or damaged"
@@ -100,24 +100,24 @@ class ArtifactVerifier:
             reference = Reference.find(self._build / name, PROJECT_LIMIT)
             if reference is None:
                 return f"{name} is damaged"
-            job = JobFolder(self._build / folder)
+            job = JobFolder(self._build / folder_name)
             self._samples[stamp.sha256] = {
                 job.sample(sample.index).name: sample.sha256 for sample in reference.samples
             }
         for sample, digest in self._samples[stamp.sha256].items():
-            if digest and self._hash_sample(f"{folder}/{sample}") != digest:
-                return f"{folder}/{sample} is not the written sample"
+            if digest and self._hash_sample(f"{folder_name}/{sample}") != digest:
+                return f"{folder_name}/{sample} is not the written sample"
         return ""
 
-    def _hash_sample(self, folder: str) -> str:
+    def _hash_sample(self, folder_name: str) -> str:
         """Return the digest as `hash_sample` in `checks`, or "" if the folder cannot be read."""
         digest = hashlib.sha256()
         try:
-            names = sorted(os.listdir(f"{self._build}/{folder}"))  # noqa: PTH208 - names only
+            names = sorted(os.listdir(f"{self._build}/{folder_name}"))  # noqa: PTH208 - names only
         except OSError:
             return ""
         for name in names:
-            stamp = self._get_stamp(f"{folder}/{name}", TENSOR_LIMIT)
+            stamp = self._get_stamp(f"{folder_name}/{name}", TENSOR_LIMIT)
             if stamp is None or not stamp.sha256:
                 return ""
             digest.update(name.encode() + b"\0")

@@ -93,10 +93,10 @@ def names_texts(source: bytes) -> bool:
     return any(map(_TEXT_NAMES.search, words))
 
 
-def reads_version(path: str) -> bool:
+def reads_version(path_text: str) -> bool:
     """Return True if a file has code that can read the version of a module."""
     try:
-        text = ast.unparse(ast.parse(_read(Path(path)))) if path.endswith(".py") else ""
+        text = ast.unparse(ast.parse(_read(Path(path_text)))) if path_text.endswith(".py") else ""
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     return _READ.search(_UNREAD.sub("", text)) is not None
@@ -124,13 +124,13 @@ def find_changed_block(before: str, after: str) -> str | None:
     return min(names, default=None)
 
 
-def read_current_blocks(path: Path, before: str, text: str) -> str:
+def read_current_blocks(path: Path, earlier: str, text: str) -> str:
     """Return the current state of the blocks in a state; `text` is the hash of the file."""
     try:
         current = {**digest_blocks(_read(path)), TEXT: text}
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return text
-    return format_blocks({name: current.get(name, "") for name in read_blocks(before)})
+    return format_blocks({name: current.get(name, "") for name in read_blocks(earlier)})
 
 
 def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:

@@ -121,17 +121,17 @@ def hash_device(device: Device) -> str:
     return hash_text(device.identity.to_json() + library)
 
 
-def format_environment_parts(environment: RuntimeEnvironment | None) -> dict[str, str]:
+def format_environment_parts(runtime_environment: RuntimeEnvironment | None) -> dict[str, str]:
     """Return the installed packages of a device's environment as parts.
 
     There are none before it is created: a stored record is valid for every version that the
     requirements allow.
     """
-    if environment is None:
+    if runtime_environment is None:
         return {}
     return {
-        f"{TOOL_PREFIX}{name}{_OF_ENVIRONMENT}{environment.name}": version
-        for name, version in environment.packages.items()
+        f"{TOOL_PREFIX}{name}{_OF_ENVIRONMENT}{runtime_environment.name}": version
+        for name, version in runtime_environment.packages.items()
         if name not in _INSTALLERS
     }
 

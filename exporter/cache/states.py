@@ -54,11 +54,11 @@ def read_search_path(root: Path, variable: str) -> str:
     return os.pathsep.join(names) or "no folders"
 
 
-def make_portable(folder: str, root: Path) -> str:
+def make_portable(folder_text: str, root: Path) -> str:
     """Return a folder without links, from the project's root if its repository contains it."""
-    folder, root = os.path.realpath(folder), root.resolve()
-    is_own = f"{folder}/".startswith(f"{find_checkout(str(root))}/")
-    return os.path.relpath(folder, root) if is_own else folder
+    folder_text, root = os.path.realpath(folder_text), root.resolve()
+    is_own = f"{folder_text}/".startswith(f"{find_checkout(str(root))}/")
+    return os.path.relpath(folder_text, root) if is_own else folder_text
 
 
 def find_checkout(root: str) -> str:
@@ -103,20 +103,20 @@ def _list_folders(variable: str) -> Iterator[str]:
                     yield from (line for line in lines if not _is_installed(line))
 
 
-def _read_pth_file(folder: str, name: str) -> Iterator[str]:
+def _read_pth_file(folder_text: str, name: str) -> Iterator[str]:
     """Yield the folders in a `.pth` file; its lines with code belong to an installed package."""
-    content = read_regular_file(Path(folder, name), TEXT_LIMIT, may_be_link=True)
+    content = read_regular_file(Path(folder_text, name), TEXT_LIMIT, may_be_link=True)
     text = content.decode(errors="surrogateescape")
     for line in map(str.strip, text.splitlines()):
         if line and not line.startswith(("#", "import ", "import\t")):
-            yield str(Path(folder, line))
+            yield str(Path(folder_text, line))
 
 
-def _is_installed(folder: str) -> bool:
+def _is_installed(folder_text: str) -> bool:
     """Return True for a folder of Python or of installed packages."""
     standard = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib"))
     folders = (*standard, *list_package_folders())
-    path = f"{os.path.realpath(folder)}/"
+    path = f"{os.path.realpath(folder_text)}/"
     return any(path.startswith(f"{os.path.realpath(each)}/") for each in folders)
 
 
@@ -297,10 +297,10 @@ def _read_version_state(name: str, overlay: str) -> str:
     return (state.partition(" ")[0] if editable else state) or MISSING
 
 
-def read_source_state(path: Path, before: str = "") -> str:
+def read_source_state(path: Path, earlier: str = "") -> str:
     """Return the state of a path that a job used.
 
-    `before`: An earlier state. If it has blocks of code, the result has those that still exist.
+    `earlier`: The state in a record. Of its blocks of code, the result has those that still exist.
 
     Returns:
         `link TEXT` for a symlink, `folder`, `missing`, the SHA-256 of the content or listing,
@@ -320,7 +320,7 @@ def read_source_state(path: Path, before: str = "") -> str:
     if stat.S_ISDIR(mode):
         return FOLDER
     state = hash_source(path) if stat.S_ISREG(mode) else ""  # a pipe has no content
-    return read_current_blocks(path, before, state) if before.startswith(BLOCKS) else state
+    return read_current_blocks(path, earlier, state) if earlier.startswith(BLOCKS) else state
 
 
 def hash_source(path: Path) -> str:

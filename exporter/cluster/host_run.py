@@ -142,23 +142,23 @@ def prepare_devices(job: Job, folder: Path) -> tuple[Job, tuple[str, ...]]:
     return job.model_copy(update={"opsets": opsets}), tuple(differences)
 
 
-def _locate(environment: RuntimeEnvironment, folder: Path) -> RuntimeEnvironment:
+def _locate(runtime_environment: RuntimeEnvironment, folder: Path) -> RuntimeEnvironment:
     """Return the environment on this host; its packages must be those of the client."""
-    client_folder = Path(environment.interpreter).parents[2]
-    installed = find_environment(environment.definition, client_folder)
-    if installed is None or dict(installed.packages) != environment.packages:
+    client_folder = Path(runtime_environment.interpreter).parents[2]
+    installed = find_environment(runtime_environment.definition, client_folder)
+    if installed is None or dict(installed.packages) != runtime_environment.packages:
         try:
-            installed = install_environment(environment.definition, folder)
+            installed = install_environment(runtime_environment.definition, folder)
         except InstallationFailure as error:
-            return environment.model_copy(update={"problem": str(error)})
-    expected, actual = environment.packages, installed.packages
+            return runtime_environment.model_copy(update={"problem": str(error)})
+    expected, actual = runtime_environment.packages, installed.packages
     problem = ", ".join(
         f"{name}: {actual.get(name, 'missing')} instead of {expected.get(name, 'missing')}"
         for name in sorted({*expected, *actual})
         if expected.get(name) != actual.get(name)
     )
     update = {"interpreter": str(installed.python), "problem": problem}
-    return environment.model_copy(update=update)
+    return runtime_environment.model_copy(update=update)
 
 
 #: Seconds between two looks at a worker, or for an archive that the client sends.
@@ -313,8 +313,8 @@ def make_host_starter(variables: Mapping[str, str]) -> ProcessStarter:
 class _HostEvents:
     """Forwards the announcements of a job."""
 
-    def __init__(self, report: Callable[[Announcement | None], None]) -> None:
-        self.on_announcement = report
+    def __init__(self, announce: Callable[[Announcement | None], None]) -> None:
+        self.on_announcement = announce
 
     def on_record(self, record: Record) -> None:
         """Do nothing: all records travel with the reply."""

@@ -152,7 +152,7 @@ def add_evidence(
     return tuple(added.values()), tuple(problems)
 
 
-def _make_row(item: FolderVerdict, report: VerifyReport) -> Evidence | None:
+def _make_row(item: FolderVerdict, verified: VerifyReport) -> Evidence | None:
     if not item.model or item.opset is None:
         return None
     verdict = item.verdict
@@ -162,8 +162,8 @@ def _make_row(item: FolderVerdict, report: VerifyReport) -> Evidence | None:
         verdict,
         cell=CellId(model=item.model, opset=item.opset, device=DeviceName(verdict.device)),
         sha256=item.sha256,
-        machine=report.machine,
-        time=report.time,
+        machine=verified.machine,
+        time=verified.time,
         error=max(map(float, errors), default=None),
         placement=join_lines("".join(texts)),
     )

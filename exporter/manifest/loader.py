@@ -333,7 +333,7 @@ class _Problems:
 
 
 def _merge_entries(
-    graph: InheritanceGraph, settings: ProjectSettings, project: ProjectFacts
+    graph: InheritanceGraph, settings: ProjectSettings, project_facts: ProjectFacts
 ) -> list[EffectiveSettings]:
     """Return each entry over all layers below it, with its copies of repeated tables."""
     project_layer = (settings.layer,) if settings.layer else ()
@@ -341,7 +341,7 @@ def _merge_entries(
     for inherited in graph.entries:
         report = ProblemCollector()
         layers = (*project_layer, *graph.add_interfaces(inherited, report))
-        merged = merge_layers(inherited.id, layers, report, project)
+        merged = merge_layers(inherited.id, layers, report, project_facts)
         expanded = repeated_tables.expand_repeats(merged)
         entries.append(python_code.complete_input_names(expanded))
     return entries
@@ -407,9 +407,9 @@ def _find_invalid_ids(graph: InheritanceGraph) -> dict[str, tuple[Problem, ...]]
     owners: dict[str, InheritedEntry] = {}
     problems_by_id: dict[str, tuple[Problem, ...]] = {}
 
-    def add(entry: InheritedEntry, message: str) -> None:
-        problem = entry.own_layer.file.build_problem(entry.own_layer.path, message)
-        problems_by_id[entry.id] = (*problems_by_id.get(entry.id, ()), problem)
+    def add(inherited: InheritedEntry, message: str) -> None:
+        problem = inherited.own_layer.file.build_problem(inherited.own_layer.path, message)
+        problems_by_id[inherited.id] = (*problems_by_id.get(inherited.id, ()), problem)
 
     for entry in graph.entries:
         if not re.fullmatch(ID_PATTERN, entry.id):

@@ -96,8 +96,8 @@ class BuildFolder:
     def _killed(self) -> Path:
         return self.path / ".killed"
 
-    def model_folder(self, model: str) -> JobFolder:
-        return JobFolder(self.path / model)
+    def model_folder(self, model_id: str) -> JobFolder:
+        return JobFolder(self.path / model_id)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -239,26 +239,26 @@ class BuildFolder:
                 path.rename(self._killed / path.name)
         remove_folder(self._private)
 
-    def create_folder(self, model: str) -> JobFolder:
+    def create_folder(self, model_id: str) -> JobFolder:
         """Create a private folder.
 
         Raises:
             ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
         """
-        _refuse_symlink(self.model_folder(model).path)
-        return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
+        _refuse_symlink(self.model_folder(model_id).path)
+        return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model_id}-", dir=self._private)))
 
-    def replace_model(self, model: str, fresh: JobFolder) -> None:
+    def replace_model(self, model_id: str, fresh: JobFolder) -> None:
         """Rename `fresh` to `build/<model>` and remove the previous folder.
 
         Raises:
             ExporterError: ENVIRONMENT, if `build/<model>` is a symlink, or contains a file that no
                 export wrote.
         """
-        final = self.model_folder(model).path
+        final = self.model_folder(model_id).path
         _refuse_symlink(final)
         require_written(final)
-        write_list(fresh.path, model)
+        write_list(fresh.path, model_id)
         # mkdtemp creates a folder that only its owner can read.
         fresh.path.chmod(0o755)
         if not final.exists():
@@ -266,7 +266,7 @@ class BuildFolder:
             return
         make_accessible(final)
         self._private.mkdir(parents=True, exist_ok=True)  # a model may have removed it
-        old = Path(tempfile.mkdtemp(prefix=f"{model}-old-", dir=self._private)) / model
+        old = Path(tempfile.mkdtemp(prefix=f"{model_id}-old-", dir=self._private)) / model_id
         try:
             final.rename(old)
         except OSError as error:
@@ -361,10 +361,10 @@ class StoredRecords:
             self._models[model_id] = FolderRecords(self.build.model_folder(model_id))
         return self._models[model_id]
 
-    def replace_model(self, model: str, fresh: FolderRecords) -> None:
-        self.build.replace_model(model, fresh.folder)
-        fresh.folder = self.build.model_folder(model)
-        self._models[model] = fresh
+    def replace_model(self, model_id: str, fresh: FolderRecords) -> None:
+        self.build.replace_model(model_id, fresh.folder)
+        fresh.folder = self.build.model_folder(model_id)
+        self._models[model_id] = fresh
 
     def is_damaged(self, cell: CellId) -> bool:
         """Return True if the cell's record file exists and is invalid."""

@@ -273,13 +273,13 @@ def mark_as_used(folder: Path) -> None:
     _find_lock(folder).touch()
 
 
-def remove_environment(environment: StoredEnvironment) -> None:
+def remove_environment(stored: StoredEnvironment) -> None:
     """Remove an environment that no process creates at the moment."""
     from filelock import FileLock  # loads asyncio
 
-    lock = _find_lock(environment.folder)
+    lock = _find_lock(stored.folder)
     with FileLock(lock):
-        shutil.rmtree(environment.folder, ignore_errors=True)
+        shutil.rmtree(stored.folder, ignore_errors=True)
     lock.unlink(missing_ok=True)
 
 
@@ -322,13 +322,15 @@ def create_environments(
     return locate_environments(project, problems)
 
 
-def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
+def locate_environment(
+    project: Project, runtime_environment: RuntimeEnvironment
+) -> RuntimeEnvironment:
     """Return the environment, with its interpreter if it was created before."""
-    installed = find_environment(environment.definition, project.environments_folder)
+    installed = find_environment(runtime_environment.definition, project.environments_folder)
     if installed is None:
-        return environment
+        return runtime_environment
     update = {"interpreter": str(installed.python), "packages": dict(installed.packages)}
-    return environment.model_copy(update=update)
+    return runtime_environment.model_copy(update=update)
 
 
 def locate_environments(project: Project, problems: Mapping[str, str] = {}) -> Project:

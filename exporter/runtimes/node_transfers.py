@@ -22,14 +22,14 @@ class Transfers(NamedTuple):
     """The copies between devices in a run."""
 
 
-def count_transfers(model: onnx.ModelProto, names: Collection[str]) -> Transfers:
+def count_transfers(proto: onnx.ModelProto, names: Collection[str]) -> Transfers:
     """Return the transfers of a file as ONNX Runtime runs it.
 
-    `model`: The file after the optimization, with the nodes that copy.
+    `proto`: The file after the optimization, with the nodes that copy.
     `names`: The nodes that the CPU runs. One without a name computes no shapes.
     """
     shapes: Counter[str] = Counter()
-    copies = _walk(model.graph, frozenset(), {*names} - {""}, shapes)
+    copies = _walk(proto.graph, frozenset(), {*names} - {""}, shapes)
     return Transfers(dict(+shapes), copies)
 
 

@@ -43,7 +43,7 @@ class _Server:
     one another.
     """
 
-    def __init__(self, key: _Key, environment: str) -> None:
+    def __init__(self, key: _Key, environment_name: str) -> None:
         self.key = key
         interpreter, variables, _ = key
         # Isolated: neither the variables of this Python nor the current folder add modules.
@@ -64,7 +64,7 @@ class _Server:
             values = {**os.environ, **dict(variables)} if variables else None
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=values)
         except OSError as error:
-            problem = f"the interpreter of the environment {environment} cannot be started"
+            problem = f"the interpreter of the environment {environment_name} cannot be started"
             raise DriverFailure("unavailable", problem, error.strerror or "") from error
         weakref.finalize(self, _end, self.process, self.parent)
 
@@ -145,7 +145,7 @@ class RuntimeProcess(Driver):
     """A file loaded by a process of another environment."""
 
     def __init__(
-        self, request: FileRequest, interpreter: str, environment: str, *, alone: bool = False
+        self, request: FileRequest, interpreter: str, environment_name: str, *, alone: bool = False
     ) -> None:
         """Load the file in an idle process, or start one.
 
@@ -155,10 +155,10 @@ class RuntimeProcess(Driver):
             DriverFailure: as the driver in the process.
             RuntimeProcessEnd: if the process ended.
         """
-        self._request, self._environment = request, environment
+        self._request, self._environment = request, environment_name
         self._key = (interpreter, request.variables, request.provider_library)
         idle = [] if alone else _IDLE.get(self._key, [])
-        self._use(idle.pop() if idle else _Server(self._key, environment))
+        self._use(idle.pop() if idle else _Server(self._key, environment_name))
         loaded = self._load()
         self.output_names = tuple(loaded["outputs"])
         self._placement = Placement(*loaded["placement"]) if loaded["placement"] else None

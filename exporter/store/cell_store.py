@@ -294,14 +294,14 @@ class Store(ResultCache):
                 with suppress(OSError):  # the next run finds the entry in the remote store again
                     self._write_entry(entry)
 
-    def restore(self, entry: StoreEntry, folder: Path) -> str:
+    def restore(self, store_entry: StoreEntry, folder: Path) -> str:
         """Copy the files of a cell to a folder that may contain other cells of the model.
 
         Returns:
             Why that is impossible, or "" if all files were restored.
         """
-        name = name_entry(entry.record)
-        for file in entry.files:
+        name = name_entry(store_entry.record)
+        for file in store_entry.files:
             target = folder / file.path
             if target.exists():
                 # Logs differ between runs and prove nothing.
@@ -319,7 +319,7 @@ class Store(ResultCache):
                 text = error.strerror if isinstance(error, OSError) else ""
                 problem = f"unreadable ({text})" if text else str(error)
                 return f"{file.path} is {problem} in the store"
-        self._counts.update(restored_bytes=sum(file.size for file in entry.files))
+        self._counts.update(restored_bytes=sum(file.size for file in store_entry.files))
         with suppress(OSError, DamagedEntry):
             if self._is_writable:
                 mark_used(self._files, name)
@@ -451,9 +451,9 @@ class Store(ResultCache):
             self.remote.upload(entry, self._files)
         return ""
 
-    def _write_entry(self, entry: StoreEntry) -> None:
-        name = name_entry(entry.record)
-        self._files.write(name, serialize_entry(entry))
+    def _write_entry(self, store_entry: StoreEntry) -> None:
+        name = name_entry(store_entry.record)
+        self._files.write(name, serialize_entry(store_entry))
         self._growth += 1
         others = list_entries(self._files, name.rpartition("/")[0])
         others = [file for file in others if file.name != name]

@@ -58,10 +58,10 @@ def evict(
         OSError: if a request fails. An entry that cannot be read may use any file.
     """
 
-    def read(entry: StoreFile) -> Sequence[StoredFile] | None:
+    def read(file: StoreFile) -> Sequence[StoredFile] | None:
         """Return the files of an entry, or None if it is damaged."""
         try:
-            return parse_entry(files.read(entry.name)).files
+            return parse_entry(files.read(file.name)).files
         except FileNotFoundError:  # removed since the listing
             return ()
         except DamagedEntry:

@@ -193,13 +193,13 @@ class RemoteStore:
         self._reject(fetched.values())
         return sum(file.size for file, problem in fetched.items() if problem is None)
 
-    def upload(self, entry: StoreEntry, local: LocalFiles) -> None:
+    def upload(self, store_entry: StoreEntry, local: LocalFiles) -> None:
         """Start to write an entry after its files."""
 
         def send() -> list[StoredFile]:
             new = [
                 file
-                for file in entry.files
+                for file in store_entry.files
                 if file.sha256 in self._lost or not self._files.has(file.blob, file.size)
             ]
             for file in new:
@@ -207,15 +207,17 @@ class RemoteStore:
                 if hash_source(source) != file.sha256:
                     raise OSError(f"{source} changed since the export")
                 self._files.write(file.blob, source)
-            self._files.write(name_entry(entry.record), serialize_entry(entry, self._key))
+            self._files.write(
+                name_entry(store_entry.record), serialize_entry(store_entry, self._key)
+            )
             return new
 
         self._write(send)
 
-    def mark_used(self, entry: StoreEntry) -> None:
+    def mark_used(self, store_entry: StoreEntry) -> None:
         """Start to mark an entry that was not used for some days."""
-        if entry.changed and time.time() - entry.changed > _REFRESH_AGE:
-            self._write(partial(mark_used, self._files, name_entry(entry.record)))
+        if store_entry.changed and time.time() - store_entry.changed > _REFRESH_AGE:
+            self._write(partial(mark_used, self._files, name_entry(store_entry.record)))
 
     def remove(self, name: str) -> None:
         """Start to remove an entry."""

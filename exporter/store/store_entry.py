@@ -147,9 +147,9 @@ def belongs_to(path: str, record: Record) -> bool:
     return opset is None or int(opset) == record.cell.opset
 
 
-def serialize_entry(entry: StoreEntry, key: SigningKey | None = None) -> bytes:
+def serialize_entry(store_entry: StoreEntry, key: SigningKey | None = None) -> bytes:
     """Return a line with the signature, if there is a key, and the entry."""
-    body = entry.to_json().encode()
+    body = store_entry.to_json().encode()
     return (key.sign(body) if key else b"") + b"\n" + body
 
 
@@ -172,11 +172,11 @@ def parse_entry(data: bytes, key: SigningKey | None = None) -> StoreEntry:
     return entry
 
 
-def _is_consistent(entry: StoreEntry) -> bool:
+def _is_consistent(store_entry: StoreEntry) -> bool:
     """Return True if each file is listed once and the artifact has a reference and the hashes."""
-    record, artifact = entry.record, entry.record.artifact
-    hashes = {file.path: file.sha256 for file in entry.files}
-    if len(hashes) < len(entry.files):
+    record, artifact = store_entry.record, store_entry.record.artifact
+    hashes = {file.path: file.sha256 for file in store_entry.files}
+    if len(hashes) < len(store_entry.files):
         return False
     for path, sha256 in hashes.items():
         if not (_SHA256.fullmatch(sha256) and belongs_to(path, record)):

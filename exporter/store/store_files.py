@@ -79,20 +79,20 @@ class LocalFiles:
     def locate(self, name: str) -> Path:
         return self.path / name
 
-    def list_files(self, folder: str = "") -> list[StoreFile]:
+    def list_files(self, prefix: str = "") -> list[StoreFile]:
         """Return the files below a folder; none if it does not exist. Links are omitted.
 
         Raises:
             OSError: if the folder cannot be listed.
         """
-        self.check_access(folder)
+        self.check_access(prefix)
         return [
             StoreFile(
                 name=path.relative_to(self.path).as_posix(),
                 size=state.st_size,
                 changed=state.st_mtime,
             )
-            for path, state in walk_files(self.path / folder)
+            for path, state in walk_files(self.path / prefix)
         ]
 
     def has(self, name: str, size: int) -> bool:
@@ -155,9 +155,9 @@ class LocalFiles:
         with suppress(OSError):  # not empty
             path.parent.rmdir()
 
-    def check_access(self, folder: str = "") -> None:
+    def check_access(self, prefix: str = "") -> None:
         """Raise an error if a folder exists and cannot be listed. `walk_files` omits it."""
-        with suppress(FileNotFoundError), os.scandir(self.path / folder):
+        with suppress(FileNotFoundError), os.scandir(self.path / prefix):
             pass
 
 
@@ -191,14 +191,14 @@ class RemoteFiles:
         except FileNotFoundError:
             self._files.ls(self._root.partition("/")[0])
 
-    def list_files(self, folder: str = "") -> list[StoreFile]:
+    def list_files(self, prefix: str = "") -> list[StoreFile]:
         """Return the files of a folder without subfolders, or all files.
 
         The result is empty if the folder does not exist.
         """
         try:
-            if folder:
-                items = self._files.ls(f"{self._root}/{folder}", detail=True)
+            if prefix:
+                items = self._files.ls(f"{self._root}/{prefix}", detail=True)
             else:
                 items = self._files.find(self._root, detail=True).values()
         except FileNotFoundError:
@@ -259,13 +259,13 @@ class WebFiles(RemoteFiles):
         """Raise an error if the server does not list the folder."""
         self._open("").close()
 
-    def list_files(self, folder: str = "") -> list[StoreFile]:
+    def list_files(self, prefix: str = "") -> list[StoreFile]:
         """Return the entries in a folder; none if it does not exist."""
         try:
-            names = dict.fromkeys(_ENTRY_NAME.findall(self.read(f"{folder}/")))
+            names = dict.fromkeys(_ENTRY_NAME.findall(self.read(f"{prefix}/")))
         except FileNotFoundError:
             return []
-        return [StoreFile(name=f"{folder}/{name.decode()}") for name in names]
+        return [StoreFile(name=f"{prefix}/{name.decode()}") for name in names]
 
     def read(self, name: str) -> bytes:
         """Return the content of an entry or the list of a folder."""
@@ -308,22 +308,22 @@ def open_files(url: str) -> Files:
     return WebFiles(url) if scheme in ("http", "https") else RemoteFiles(url)
 
 
-def list_entries(files: Files, folder: str) -> list[StoreFile]:
+def list_entries(files: Files, prefix: str) -> list[StoreFile]:
     """Return the entries in the folder of a lookup key, the newest first.
 
     Those of a machine whose clock is ahead are the last.
     """
-    entries = [file for file in files.list_files(folder) if ENTRY.fullmatch(file.name)]
+    entries = [file for file in files.list_files(prefix) if ENTRY.fullmatch(file.name)]
     latest = time.time() + _CLOCK_ERROR
     return sorted(entries, key=lambda file: (file.changed <= latest, file.changed), reverse=True)
 
 
 def read_entries(
-    files: Files, folder: str, key: SigningKey | None = None
+    files: Files, prefix: str, key: SigningKey | None = None
 ) -> Iterator[StoreEntry | DamagedEntry]:
     """Yield the entries of a lookup key, or why one cannot be used; the newest is the first."""
     count = 0
-    for file in list_entries(files, folder)[:_MAX_FILES]:
+    for file in list_entries(files, prefix)[:_MAX_FILES]:
         if count == MAX_VARIANTS:  # damaged ones hide no others
             return
         try:

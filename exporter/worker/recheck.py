@@ -63,7 +63,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
 def _needs_export(
     spec: ModelSpec,
     opset: OpsetJob,
-    source: JobFolder,
+    earlier: JobFolder,
     reference: Reference,
     records: Sequence[Record],
 ) -> bool:
@@ -79,7 +79,7 @@ def _needs_export(
         return True
     # Another file may depend on the name, and `contract.json` contains it.
     is_renamed = spec.id != opset.reuse_from
-    if is_renamed and (spec.passes or source.contract.exists()):
+    if is_renamed and (spec.passes or earlier.contract.exists()):
         return True
     # After a thorough run, the usual samples may have replaced the thorough ones.
     is_thorough = spec.thorough or any(record.thorough for record in records)
@@ -100,10 +100,10 @@ def _list_operators(records: Sequence[Record]) -> Mapping[str, int]:
     return records[0].artifact.operators if records[0].artifact else {}
 
 
-def _copy_samples(reference: Reference, source: JobFolder, target: JobFolder) -> None:
+def _copy_samples(reference: Reference, earlier: JobFolder, target: JobFolder) -> None:
     """Copy the samples that the job's folder lacks; a ValueError means that one is damaged."""
     for sample in reference.samples:
-        original, copy = source.sample(sample.index), target.sample(sample.index)
+        original, copy = earlier.sample(sample.index), target.sample(sample.index)
         if copy.exists():
             continue
         # Before the copy: an export would write into a damaged one.
@@ -171,7 +171,7 @@ def _update_records(
     return updated
 
 
-def _copy_artifact(opset: OpsetJob, record: Record, source: JobFolder, target: JobFolder) -> None:
+def _copy_artifact(opset: OpsetJob, record: Record, earlier: JobFolder, target: JobFolder) -> None:
     """Copy the file, its external data and its log.
 
     Links are no alternative: onnx rejects external data with several hard links. A ValueError means
@@ -180,11 +180,11 @@ def _copy_artifact(opset: OpsetJob, record: Record, source: JobFolder, target: J
     if record.artifact is None:
         raise ValueError(f"{record.cell}: the record has no artifact")
     for name in (f"{opset.opset}.onnx", *record.artifact.external_data):
-        path, copy = source.path / name, target.path / name
-        if path.parent != source.path or path.is_symlink():
+        path, copy = earlier.path / name, target.path / name
+        if path.parent != earlier.path or path.is_symlink():
             raise ValueError(f"{name}: the file is outside the model's folder")
         if not copy.exists():
             shutil.copyfile(path, copy)
-    log = source.log(opset.opset)
+    log = earlier.log(opset.opset)
     if log.is_file() and not log.is_symlink():
         shutil.copyfile(log, target.log(opset.opset))

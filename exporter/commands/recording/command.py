@@ -171,13 +171,13 @@ def _write_entries(
     return max(codes, default=ExitCode.OK)
 
 
-def _apply(entry: PreparedEntry, project: TargetProject, flags: Mapping[str, bool]) -> None:
+def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, bool]) -> None:
     is_asked = not (flags["yes"] or flags["dry_run"]) and is_terminal() and sys.stdin.isatty()
-    if flags["dry_run"] or (is_asked and not click.confirm(f"write {entry.id}?", default=True)):
+    if flags["dry_run"] or (is_asked and not click.confirm(f"write {prepared.id}?", default=True)):
         return
-    apply_changes(entry.changes)
-    project.taken.add(entry.id)
-    for change in entry.changes:
+    apply_changes(prepared.changes)
+    project.taken.add(prepared.id)
+    for change in prepared.changes:
         verb = "created" if change.before is None else "updated"
         print_line(f"{verb} {change.path.relative_to(project.root).as_posix()}")
 
@@ -224,13 +224,13 @@ def _find_existing(
 
 
 def _show(
-    entry: PreparedEntry,
+    prepared: PreparedEntry,
     contracts: Sequence[ModelSpec],
     project: TargetProject,
     starter: ProcessStarter,
 ) -> list[Record]:
     """Print the files and the verdicts of an entry; return the verdicts."""
-    for change in entry.changes:
+    for change in prepared.changes:
         print_line(f"# {change.path.relative_to(project.root).as_posix()}", color="cyan")
         print_line(change.text)
     records: list[Record] = []
@@ -252,7 +252,7 @@ def _print_verdict(subject: str, record: Record) -> None:
 
 def _prove_files(
     observation: Observation,
-    entry: PreparedEntry,
+    prepared: PreparedEntry,
     spec: ModelSpec,
     records: Sequence[Record],
     project: TargetProject,
@@ -278,7 +278,7 @@ def _prove_files(
             print_line(f"{name}: {text}", wraps=True)
         update = {
             "inputs": rename_inputs(file, spec),
-            "weights": entry.drawn_weights or spec.weights,
+            "weights": prepared.drawn_weights or spec.weights,
         }
         renamed = spec.model_copy(update=update)
         finished = make_finished_entry(renamed, Path(path), file.opset, ("cpu",))

@@ -156,6 +156,6 @@ def _add_hook(text: str | None) -> tuple[str, str]:
     return "\n".join((*lines[:end], *items, *lines[end:], "")), ""
 
 
-def list_actions(root: Path, project: NewProject) -> Iterator[tuple[str, str]]:
-    for change in project.changes:
+def list_actions(root: Path, new_project: NewProject) -> Iterator[tuple[str, str]]:
+    for change in new_project.changes:
         yield change.action, change.path.relative_to(root).as_posix()

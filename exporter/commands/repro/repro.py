@@ -66,36 +66,39 @@ class ReproducedCell:
     """Whether the script sets other weights, of `weights.json`."""
 
 
-def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
+def write_reproducer(reproduced: ReproducedCell, folder: Path) -> None:
     """Write the folder, in place of an older reproducer.
 
     Raises:
         ExporterError: ENVIRONMENT if `folder` contains other files or the model's tensors are
             missing; NOTHING_SELECTED if the failure needs this tool.
     """
-    reason = find_repro_obstacle(cell.record)
-    if not reason and not cell.device.row.has_script:
-        reason = f"a script cannot use the runtime '{cell.device.runtime}'"
+    reason = find_repro_obstacle(reproduced.record)
+    if not reason and not reproduced.device.row.has_script:
+        reason = f"a script cannot use the runtime '{reproduced.device.runtime}'"
     if reason:
-        raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell.record.cell}: {reason}")
-    spec = _resolve_call(cell)
-    reference = _read(Reference, cell.built.reference)
-    name = cell.record.blame.sample if cell.record.blame else ""
+        raise ExporterError(ExitCode.NOTHING_SELECTED, f"{reproduced.record.cell}: {reason}")
+    spec = _resolve_call(reproduced)
+    reference = _read(Reference, reproduced.built.reference)
+    name = reproduced.record.blame.sample if reproduced.record.blame else ""
     failing = [item for item in reference.samples if item.name == name and not item.error]
     sample = (failing or list(reference.samples))[0]
     # The folders with the files before and after the broken pass, if there is one.
-    files, last = cell.built.passes(cell.record.cell.opset), cell.record.broken_pass
+    files, last = (
+        reproduced.built.passes(reproduced.record.cell.opset),
+        reproduced.record.broken_pass,
+    )
     around = {"before": files / str(last - 1), "after": files / str(last)} if last else {}
     for path in around.values():
         if not path.is_dir():
             message = f"{path}: is missing; export the model again"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
-    if cell.is_anonymous:
+    if reproduced.is_anonymous:
         spec = spec.model_copy(update={"weights": ""})
     else:
         _prepare_folder(folder)
         for target, source in ((DECLARED, reference.samples[0]), (SHOWING, sample)):
-            tensors = cell.built.sample(source.index)
+            tensors = reproduced.built.sample(source.index)
             # Inputs and float64 outputs; the script computes PyTorch's own outputs.
             paths = [*sorted(tensors.glob("input_*.pb")), *sorted(tensors.glob("float64_*.pb"))]
             if not paths:
@@ -104,23 +107,30 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
             (folder / target).mkdir()
             for path in paths:
                 shutil.copyfile(path, folder / target / path.name)
-    _copy_sources(cell, folder)
+    _copy_sources(reproduced, folder)
     for kind, path in around.items():
         shutil.copytree(path, folder / _PASSES / kind)
     script = render_repro_script(
-        spec, cell.record, cell.device, sample, reference, is_anonymous=cell.is_anonymous
+        spec,
+        reproduced.record,
+        reproduced.device,
+        sample,
+        reference,
+        is_anonymous=reproduced.is_anonymous,
     )
     write_text(folder / "repro.py", script)
     if any(output.compare for output in spec.outputs):
         write_text(folder / _COMPARATORS.name, _COMPARATORS.read_text(encoding="utf-8"))
-    root = None if cell.is_anonymous else cell.root
-    readme = render_readme(cell.spec, cell.record, cell.tools, sample, root, cell.device)
+    root = None if reproduced.is_anonymous else reproduced.root
+    readme = render_readme(
+        reproduced.spec, reproduced.record, reproduced.tools, sample, root, reproduced.device
+    )
     write_text(folder / "README.md", readme)
     _list_written(folder)
 
 
 def write_anonymous_reproducer(
-    cell: ReproducedCell, folder: Path, environment: Mapping[str, str], *, hashes_names: bool
+    reproduced: ReproducedCell, folder: Path, environment: Mapping[str, str], *, hashes_names: bool
 ) -> bool:
     """Write the folder with other weights and inputs; return whether the failure still occurs.
 
@@ -132,7 +142,7 @@ def write_anonymous_reproducer(
     Raises:
         ExporterError: As `write_reproducer`; ENVIRONMENT if the script fails in another way.
     """
-    spec, record = cell.spec, cell.record
+    spec, record = reproduced.spec, reproduced.record
     if spec.is_saved_program or spec.is_saved_script:
         message = f"{record.cell}: {spec.source} contains the weights, so no other ones can be set"
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{message}; name a class as the source")
@@ -141,11 +151,11 @@ def write_anonymous_reproducer(
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     with tempfile.TemporaryDirectory() as scratch:
         original = Path(scratch).resolve() / "original"
-        write_reproducer(cell, original)
+        write_reproducer(reproduced, original)
         _prepare_folder(folder)
         sources = tuple(each for each in record.sources if each.file.endswith(".py"))
         hidden = {"message": "", "detail": "", "sources": sources}
-        public = replace(cell, record=record.model_copy(update=hidden), is_anonymous=True)
+        public = replace(reproduced, record=record.model_copy(update=hidden), is_anonymous=True)
         write_reproducer(public, folder)
         arguments = {
             "original": original,
@@ -177,18 +187,18 @@ def _read(kind: type[T], path: Path) -> T:
     return value
 
 
-def _resolve_call(cell: ReproducedCell) -> ModelSpec:
+def _resolve_call(reproduced: ReproducedCell) -> ModelSpec:
     """Return the contract with an explicit call that a script can create."""
-    spec = cell.spec
+    spec = reproduced.spec
     if spec.inputs_from is not None:
-        resolved = _read(ModelSpec, cell.built.contract)
+        resolved = _read(ModelSpec, reproduced.built.contract)
         fields = ("inputs", "constants", "containers", "axes")
         update = {name: getattr(resolved, name) for name in fields}
         spec = spec.model_copy(update={**update, "inputs_from": None})
     for each in spec.containers:
         if each.is_object and not split_reference(each.type)[0]:
             message = (
-                f"{cell.record.cell}: a script cannot import {each.type}; "
+                f"{reproduced.record.cell}: a script cannot import {each.type}; "
                 "move it to a path that is a module name"
             )
             raise ExporterError(ExitCode.NOTHING_SELECTED, message)
@@ -233,8 +243,8 @@ def _list_files(folder: Path) -> Iterator[str]:
             yield path.relative_to(folder).as_posix()
 
 
-def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
-    for source in cell.record.sources:
+def _copy_sources(reproduced: ReproducedCell, folder: Path) -> None:
+    for source in reproduced.record.sources:
         path = PurePosixPath(source.file)
         if split_listing(source.file) or source.state in (FOLDER, MISSING):
             continue  # only files have content
@@ -244,4 +254,4 @@ def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
             raise ExporterError(ExitCode.UNREADABLE, message)
         target = folder / SOURCES / source.file
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(cell.root / source.file, target)
+        shutil.copyfile(reproduced.root / source.file, target)

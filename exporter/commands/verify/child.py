@@ -177,13 +177,13 @@ def _check_files(item: PublishedFile, problems: list[str]) -> CheckResult:
     return CheckResult(check=FILES_CHECK, status=Status.FAIL, message=text)
 
 
-def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kernels:
+def _load_kernels(spec: ModelSpec, root: Path, contract: ModelSpec | None) -> Kernels:
     if not any(op.ort_library or op.reference for op in spec.custom_ops):
         return NO_KERNELS
-    if entry is None:
+    if contract is None:
         raise RuntimeUnavailable(_NO_KERNELS)
     try:
-        return load_kernels(entry, root)
+        return load_kernels(contract, root)
     except Exception as error:
         raise RuntimeUnavailable(f"the kernels cannot be loaded: {error}") from error
 

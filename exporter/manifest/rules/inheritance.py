@@ -52,38 +52,46 @@ class InheritanceGraph:
             self.entries.append(entry)
             self._by_id.setdefault(id, entry)
 
-    def add_interfaces(self, entry: InheritedEntry, report: ProblemCollector) -> Iterable[Layer]:
+    def add_interfaces(
+        self, inherited: InheritedEntry, report: ProblemCollector
+    ) -> Iterable[Layer]:
         """Return the layers of an entry, with the interface of a model that generates."""
-        layers = self.list_layers(entry, report)
+        layers = self.list_layers(inherited, report)
         if not any(layer.table.generate for layer in layers):
             return layers
         return generate.add_interfaces(layers, self._interfaces, report)
 
     def list_layers(
-        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
+        self, inherited: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
     ) -> Sequence[Layer]:
         """Return the layers, lowest first: `[defaults]`, the layers of the parent, the entry.
 
         `children` are the entries that inherit from it, to detect cycles.
         """
-        children = (*children, entry.id)
-        if not entry.parent and "extends" not in entry.own_layer.broken:
-            return [entry.defaults, entry.own_layer]
-        parent = self._by_id.get(entry.parent)
-        is_cycle, is_short = entry.parent in children, len(children) < MAX_ENTRIES
+        children = (*children, inherited.id)
+        if not inherited.parent and "extends" not in inherited.own_layer.broken:
+            return [inherited.defaults, inherited.own_layer]
+        parent = self._by_id.get(inherited.parent)
+        is_cycle, is_short = inherited.parent in children, len(children) < MAX_ENTRIES
         if parent is not None and not is_cycle and is_short:
-            return [entry.defaults, *self.list_layers(parent, report, children), entry.own_layer]
-        if "extends" not in entry.own_layer.broken:
-            cycle = children[children.index(entry.parent) :] if is_cycle else ()
-            report_parent(entry, self._by_id, self._unreadable, cycle, children[0], report)
+            return [
+                inherited.defaults,
+                *self.list_layers(parent, report, children),
+                inherited.own_layer,
+            ]
+        if "extends" not in inherited.own_layer.broken:
+            cycle = children[children.index(inherited.parent) :] if is_cycle else ()
+            report_parent(inherited, self._by_id, self._unreadable, cycle, children[0], report)
         # Any required key may be in the unreadable parent, so none counts as missing.
         empty = Settings.model_construct(set())
-        unknown = replace(entry.own_layer, table=empty, broken=dict.fromkeys(Settings.required, ()))
-        return [entry.defaults, unknown, entry.own_layer]
+        unknown = replace(
+            inherited.own_layer, table=empty, broken=dict.fromkeys(Settings.required, ())
+        )
+        return [inherited.defaults, unknown, inherited.own_layer]
 
 
 def report_parent(
-    entry: InheritedEntry,
+    inherited: InheritedEntry,
     entries: Mapping[str, InheritedEntry],
     unreadable: Mapping[str, tuple[Problem, ...]],
     cycle: tuple[str, ...],
@@ -95,7 +103,7 @@ def report_parent(
     `cycle`: The entries that extend each other, if they do.
     `last`: The end of the chain of entries.
     """
-    name = entry.parent
+    name = inherited.parent
     if cycle:
         first = cycle.index(min(cycle))  # each entry of the cycle reports the same problem
         text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
@@ -109,8 +117,8 @@ def report_parent(
             report.add(problem)
     else:
         hint = suggest_name(name, entries)
-        report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
+        report.add(_build_problem(inherited, f"no model has the ID {quote(name)}{hint}"))
 
 
-def _build_problem(entry: InheritedEntry, message: str) -> Problem:
-    return entry.own_layer.file.build_problem((*entry.own_layer.path, "extends"), message)
+def _build_problem(inherited: InheritedEntry, message: str) -> Problem:
+    return inherited.own_layer.file.build_problem((*inherited.own_layer.path, "extends"), message)

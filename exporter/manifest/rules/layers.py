@@ -259,7 +259,7 @@ class EffectiveSettings:
 
 
 def merge_layers(
-    id: str, layers: Sequence[Layer], report: ProblemCollector, project: ProjectFacts
+    id: str, layers: Sequence[Layer], report: ProblemCollector, project_facts: ProjectFacts
 ) -> EffectiveSettings:
     """Merge the layers, lowest first; the last one is the entry."""
     values: dict[str, Any] = {}
@@ -300,7 +300,7 @@ def merge_layers(
         origins=origins,
         broken=broken,
         report=report,
-        project=project,
+        project=project_facts,
     )
 
 

@@ -255,12 +255,12 @@ class AccessTracer:
         self._accesses.extend(Access(os.fsdecode(bytes.fromhex(p)), flags) for p, flags in new)
         return tuple(self._accesses)
 
-    def forget(self, path: str) -> bool:
+    def forget(self, path_text: str) -> bool:
         """Forget a path that was opened since the last report; return whether it was reported."""
         count = len(self._accesses)
         new = self.list_accesses()[count:]
-        self._accesses[count:] = [each for each in new if each.path != path]
-        return any(each.path == path for each in new)
+        self._accesses[count:] = [each for each in new if each.path != path_text]
+        return any(each.path == path_text for each in new)
 
     @contextmanager
     def separate(self) -> Iterator[None]:

@@ -81,10 +81,10 @@ class ExecutedCode:
 
         linecache.getlines = record
 
-    def forget_text(self, path: str) -> bool:
+    def forget_text(self, path_text: str) -> bool:
         """Forget a path whose lines were read; return whether it was recorded."""
-        is_known = path in self._texts
-        self._texts.discard(path)
+        is_known = path_text in self._texts
+        self._texts.discard(path_text)
         return is_known
 
     def add_all(self) -> None:
@@ -125,11 +125,11 @@ class ExecutedCode:
             return {}
         return {path: ran for path, ran in states.items() if path not in texts}
 
-    def _add_module(self, path: str, source: bytes, code: CodeType) -> None:
+    def _add_module(self, path_text: str, source: bytes, code: CodeType) -> None:
         # Otherwise a traceback would read the file.
         lines = decode_source(source).splitlines(keepends=True)
-        linecache.cache[path] = (len(source), None, lines, path)
-        self._modules.append((path, source, code))
+        linecache.cache[path_text] = (len(source), None, lines, path_text)
+        self._modules.append((path_text, source, code))
         for _, block in list_blocks(code):
             self.blocks.append(block)
             self._report_run(block)

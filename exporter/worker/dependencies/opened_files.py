@@ -170,7 +170,7 @@ class OpenedFiles:
             yield
 
     @contextlib.contextmanager
-    def trace_example(self, path: str) -> Iterator[list[bool]]:
+    def trace_example(self, path_text: str) -> Iterator[list[bool]]:
         """Yield a list that receives whether the tracer, if there is one, sees the path inside."""
         seen: list[bool] = []
         if self._tracer is None:
@@ -178,33 +178,33 @@ class OpenedFiles:
             return
         with self._tracer.separate():
             yield seen
-            seen.append(self._tracer.forget(path))
+            seen.append(self._tracer.forget(path_text))
 
     def add_unrecorded(self, subject: str) -> None:
         """Record that a recorder is silent: the dependencies of this job are unknown."""
         self._untracked[f"the {subject}"] = None
 
-    def has_opened(self, path: str) -> bool:
-        return any(access.path == path for access in self._accesses)
+    def has_opened(self, path_text: str) -> bool:
+        return any(access.path == path_text for access in self._accesses)
 
-    def has_listed(self, path: str) -> bool:
-        return path in self._listings[Caller.PROJECT]
+    def has_listed(self, path_text: str) -> bool:
+        return path_text in self._listings[Caller.PROJECT]
 
-    def has_tested(self, path: str) -> bool:
-        return path in self._tested
+    def has_tested(self, path_text: str) -> bool:
+        return path_text in self._tested
 
-    def add_open(self, path: str, flags: int) -> None:
+    def add_open(self, path_text: str, flags: int) -> None:
         """Record a file that Python opens; the tracer sees it, too."""
         if self._tracer is None:
-            self._accesses[Access(path, flags)] = None
+            self._accesses[Access(path_text, flags)] = None
 
-    def add_test(self, path: str) -> None:
+    def add_test(self, path_text: str) -> None:
         """Record a path whose state Python requests."""
-        self._tested[path] = None
+        self._tested[path_text] = None
 
-    def add_listing(self, path: str, *, caller: Caller) -> None:
+    def add_listing(self, path_text: str, *, caller: Caller) -> None:
         """Record a folder that Python lists."""
-        self._listings[caller][path] = None
+        self._listings[caller][path_text] = None
 
     def add_process(self, name: str, kind: str = "child process") -> None:
         """Record a process or a library whose files only the tracer sees."""

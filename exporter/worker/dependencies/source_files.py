@@ -100,34 +100,34 @@ def resolve_root(root: Path) -> str:
 
 
 @cache
-def _read_link(path: str) -> str:
+def _read_link(path_text: str) -> str:
     """Return the text of a link, or "" if the path is none; thousands of files share folders."""
     try:
-        return _READ_LINK(path)
+        return _READ_LINK(path_text)
     except OSError:
         return ""
 
 
-def classify_path(path: str, root: str) -> Group:
+def classify_path(path_text: str, root_text: str) -> Group:
     """Return the group of a real path: that of the innermost listed folder.
 
     Both paths have no links. An environment may be in the folder of the project.
     """
-    folder, group = _find_group(path)
-    is_inside = path == root or path.startswith(f"{root.rstrip('/')}/")
+    folder, group = _find_group(path_text)
+    is_inside = path_text == root_text or path_text.startswith(f"{root_text.rstrip('/')}/")
     # pip clones editable installations into `src` of an environment: sources of the project.
-    if is_inside and (len(folder) <= len(root) or folder == _find_clones()):
+    if is_inside and (len(folder) <= len(root_text) or folder == _find_clones()):
         return Group.PROJECT
     return group
 
 
 @cache
-def _find_group(path: str) -> tuple[str, Group]:
+def _find_group(path_text: str) -> tuple[str, Group]:
     """Return the innermost listed folder without those of a project, and its group."""
     groups = _list_groups()
-    while path and path not in groups:
-        path = path.rpartition("/")[0]
-    return path, groups.get(path, Group.EXTERNAL)
+    while path_text and path_text not in groups:
+        path_text = path_text.rpartition("/")[0]
+    return path_text, groups.get(path_text, Group.EXTERNAL)
 
 
 @cache
@@ -234,7 +234,7 @@ class JobStart:
         """Return the start of a job that begins now, right after `file` was written."""
         return cls(changed=file.stat().st_ctime_ns, offset=_measure_offset())
 
-    def has_changed(self, path: str) -> bool:
+    def has_changed(self, path_text: str) -> bool:
         """Return True if the file changed after the start.
 
         If the wall clock was set back during the job, a changed file may have a time before the
@@ -242,7 +242,7 @@ class JobStart:
         """
         set_back = max(0, self.offset - _measure_offset() - _DRIFT)
         try:
-            return Path(path).stat().st_ctime_ns > self.changed - set_back
+            return Path(path_text).stat().st_ctime_ns > self.changed - set_back
         except OSError:
             return False  # the hash of a missing file is empty
 
@@ -344,11 +344,11 @@ def is_model_code(file: str, root: Path) -> bool:
 
 
 @cache
-def _is_foreign(file: str, root: str) -> bool:
+def _is_foreign(file: str, root_text: str) -> bool:
     """Return True for a file of a package, of this tool or of the system, and its links."""
     resolved = resolve_path(file)
     paths = (resolved.path, *resolved.links)
-    return all(classify_path(path, root) is Group.FOREIGN for path in paths)
+    return all(classify_path(path, root_text) is Group.FOREIGN for path in paths)
 
 
 def list_module_files() -> list[str]:
@@ -357,12 +357,12 @@ def list_module_files() -> list[str]:
     return [file for file in files if isinstance(file, str) and file.startswith("/")]
 
 
-def _find_source_file(path: str) -> str:
+def _find_source_file(path_text: str) -> str:
     """Return the source of a bytecode file, or the path itself."""
-    if path.endswith(".pyc") and "__pycache__" in path:
+    if path_text.endswith(".pyc") and "__pycache__" in path_text:
         with suppress(ValueError):
-            return importlib.util.source_from_cache(path)
-    return path
+            return importlib.util.source_from_cache(path_text)
+    return path_text
 
 
 class _Collector:
@@ -370,14 +370,14 @@ class _Collector:
 
     def __init__(
         self,
-        root: str,
+        root_text: str,
         ignored: list[str],
         since: JobStart,
         written: frozenset[str],
         blocks: Mapping[str, dict[str, str]],
     ) -> None:
-        self._root = root
-        self._checkout = f"{find_checkout(root)}/"
+        self._root = root_text
+        self._checkout = f"{find_checkout(root_text)}/"
         self._ignored = tuple(f"{folder}/" for folder in ignored)
         self._since = since
         self._blocks = blocks
@@ -385,9 +385,9 @@ class _Collector:
         self._sources: dict[str, str] = {}
         self._external: dict[str, str] = {}
 
-    def add_file(self, path: str) -> None:
+    def add_file(self, path_text: str) -> None:
         """Add a file that was read, with the links that lead to it."""
-        resolved = self._resolve(path)
+        resolved = self._resolve(path_text)
         if resolved is None:
             return
         real, group = resolved
@@ -401,36 +401,36 @@ class _Collector:
                 state = format_blocks(self._blocks[real])
             self._sources[self._name(real)] = self._protect(real, state)
 
-    def add_test(self, path: str) -> None:
+    def add_test(self, path_text: str) -> None:
         """Add a path of the project whose existence was requested.
 
         The folders above the job's exist in every job, and some of them only then.
         """
-        if self._root in path:
-            resolved = self._resolve(path)
+        if self._root in path_text:
+            resolved = self._resolve(path_text)
             is_above = resolved is not None and any(
                 folder.startswith(f"{resolved[0]}/") for folder in self._ignored
             )
             if resolved is not None and resolved[1] is Group.PROJECT and not is_above:
-                self.add_file(path)
+                self.add_file(path_text)
 
-    def add_created(self, path: str) -> None:
+    def add_created(self, path_text: str) -> None:
         """Add a file outside of the project that the job created for itself, as it is now.
 
         The job looked for it before it wrote it, so the next job may only read it.
         """
-        resolved = self._resolve(path)
+        resolved = self._resolve(path_text)
         if resolved is not None and resolved[1] is Group.EXTERNAL:
             state = read_source_state(Path(resolved[0]))
             if state not in (MISSING, FOLDER):
                 self._add_external(resolved[0], state)
 
-    def add_folder(self, path: str, pattern: str, *, is_own: bool = False) -> None:
+    def add_folder(self, path_text: str, pattern: str, *, is_own: bool = False) -> None:
         """Add the list of names in a folder; a folder in an archive is represented by the file.
 
         A listing outside of the project counts if code of the project requested it (`is_own`).
         """
-        resolved = self._resolve(path)
+        resolved = self._resolve(path_text)
         if resolved is None:
             return
         if Path(resolved[0]).is_file():
@@ -450,13 +450,13 @@ class _Collector:
         sources = (Source(file=name, state=state) for name, state in sorted(self._sources.items()))
         return Dependencies(tuple(sources), dict(sorted(self._external.items())))
 
-    def _resolve(self, path: str) -> tuple[str, Group] | None:
+    def _resolve(self, path_text: str) -> tuple[str, Group] | None:
         """Return the real path and its group, after its links were added.
 
         A path inside an archive, `library.zip/package/net.py`, becomes that of the archive.
         Files of the job, of packages, of this tool and of the system give None.
         """
-        resolved = resolve_path(path)
+        resolved = resolve_path(path_text)
         for link in resolved.links:
             group = self._classify(link)
             if group is Group.PROJECT:
@@ -466,47 +466,51 @@ class _Collector:
         group = self._classify(resolved.path)
         return None if group is None else (_find_archive(resolved.path), group)
 
-    def _classify(self, path: str) -> Group | None:
-        group = classify_path(path, self._root)
-        if group is Group.FOREIGN or f"{path}/".startswith(self._ignored):
+    def _classify(self, path_text: str) -> Group | None:
+        group = classify_path(path_text, self._root)
+        if group is Group.FOREIGN or f"{path_text}/".startswith(self._ignored):
             return None
         return group
 
-    def _protect(self, path: str, state: str) -> str:
+    def _protect(self, path_text: str, state: str) -> str:
         """Return "" if the file changed during the job and the job did not write it."""
         is_content = state not in (MISSING, FOLDER)
-        has_changed = is_content and path not in self._written and self._since.has_changed(path)
+        has_changed = (
+            is_content and path_text not in self._written and self._since.has_changed(path_text)
+        )
         return "" if has_changed else state
 
-    def _add_external(self, path: str, state: str) -> None:
+    def _add_external(self, path_text: str, state: str) -> None:
         # Checkouts at other places have their own copy of a file of the repository.
-        name = self._name(path) if path.startswith(self._checkout) else _to_text(path)
+        name = (
+            self._name(path_text) if path_text.startswith(self._checkout) else _to_text(path_text)
+        )
         self._external[name] = f"file {state}" if state else ""
 
-    def _name(self, path: str) -> str:
-        return _to_text(os.path.relpath(path, self._root))
+    def _name(self, path_text: str) -> str:
+        return _to_text(os.path.relpath(path_text, self._root))
 
 
-def _is_shared(folder: str) -> bool:
+def _is_shared(folder_text: str) -> bool:
     """Return True for a folder such as `/tmp`, in which any program creates modules."""
     try:
-        return bool(Path(folder).stat().st_mode & stat.S_ISVTX)
+        return bool(Path(folder_text).stat().st_mode & stat.S_ISVTX)
     except OSError:
         return False
 
 
-def _find_archive(path: str) -> str:
+def _find_archive(path_text: str) -> str:
     """Return the file that contains a path, such as a zip archive, or else the path itself."""
-    if not Path(path).exists():
-        archive = next((each for each in Path(path).parents if each.exists()), None)
+    if not Path(path_text).exists():
+        archive = next((each for each in Path(path_text).parents if each.exists()), None)
         if archive is not None and archive.is_file():
             return str(archive)
-    return path
+    return path_text
 
 
-def _to_text(path: str) -> str:
+def _to_text(path_text: str) -> str:
     """Return a path as text for a record; one that is not UTF-8 is never found again."""
-    return os.fsencode(path).decode(errors="backslashreplace")
+    return os.fsencode(path_text).decode(errors="backslashreplace")
 
 
 def _measure_offset() -> int:

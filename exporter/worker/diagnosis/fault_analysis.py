@@ -281,9 +281,9 @@ def _add_finding(blame: Blame, finding: Finding) -> Blame:
     return blame.model_copy(update={"culprit": culprit, "evidence": evidence, "first": first})
 
 
-def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
+def _run_experiments(faulty: FaultyCell) -> Iterator[Finding]:
     """Yield the findings in order; stop after a final one."""
-    is_export = cell.opset_export.route.is_export
+    is_export = faulty.opset_export.route.is_export
     for experiment in (
         _check_contract,
         _check_masks,
@@ -292,38 +292,40 @@ def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
         _check_state,
         _compare_exports if is_export else _blame_artifact,
     ):
-        for finding in experiment(cell):
+        for finding in experiment(faulty):
             yield finding
             if finding.is_final:
                 return
 
 
-def _check_contract(cell: FaultyCell) -> Iterator[Finding]:
+def _check_contract(faulty: FaultyCell) -> Iterator[Finding]:
     """Compare PyTorch's own outputs with the contract."""
-    names = [output.name for output in cell.checked.spec.outputs]
-    result = cell.replay.compare(ExpectedSession(names, cell.replay.data))
+    names = [output.name for output in faulty.checked.spec.outputs]
+    result = faulty.replay.compare(ExpectedSession(names, faulty.replay.data))
     if not result.is_right:
         culprit = Culprit.PRECISION if result.is_numeric else Culprit.CONTRACT
         yield Finding(f"PyTorch's own outputs: {result.text}", culprit, is_final=True)
 
 
-def _check_masks(cell: FaultyCell) -> Iterator[Finding]:
+def _check_masks(faulty: FaultyCell) -> Iterator[Finding]:
     """Compare only the positions that a mask allows."""
-    evidence = explain_masked_rows(cell.checked, cell.device.name, cell.replay.sample, cell.session)
+    evidence = explain_masked_rows(
+        faulty.checked, faulty.device.name, faulty.replay.sample, faulty.session
+    )
     if evidence:
         yield Finding(evidence, Culprit.CONTRACT, is_final=True)
 
 
-def _check_precision(cell: FaultyCell) -> Iterator[Finding]:
+def _check_precision(faulty: FaultyCell) -> Iterator[Finding]:
     """Compare the errors of PyTorch and the file against float64."""
-    data = cell.replay.data
-    outputs = _run_sample(cell.session, cell.replay)
+    data = faulty.replay.data
+    outputs = _run_sample(faulty.session, faulty.replay)
     if outputs is None:
         return
     errors = []
     columns = zip(outputs, data.outputs, data.float64_outputs, strict=True)
     for index, (actual, expected, exact) in enumerate(columns):
-        if exact is not None and cell.checked.reference.noise[index] is not None:
+        if exact is not None and faulty.checked.reference.noise[index] is not None:
             errors.append((measure_error(actual, exact), measure_error(expected, exact)))
         elif measure_error(actual, expected):
             return  # an output without float64 values is wrong
@@ -340,19 +342,19 @@ def _check_precision(cell: FaultyCell) -> Iterator[Finding]:
         yield Finding(text, Culprit.PRECISION, is_final=True)
 
 
-def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
+def _compare_runtimes(faulty: FaultyCell) -> Iterator[Finding]:
     """Run the same file in other runtimes."""
-    for name, culprit, load in _list_runtimes(cell):
+    for name, culprit, load in _list_runtimes(faulty):
         seconds = REFERENCE_SECONDS if name == _REFERENCE else math.inf
-        results, problem = collect_in_fork(partial(_try_runtime, cell, load), seconds)
+        results, problem = collect_in_fork(partial(_try_runtime, faulty, load), seconds)
         missing = (f"no result: {problem}", False, False)
         text, is_right, are_equal = results[0] if results else missing
         yield Finding(f"{name}: {text}", culprit if is_right else None)
         if is_right:
-            first = cell.make_locator().compare_runtimes(cell.open, load, name)
+            first = faulty.make_locator().compare_runtimes(faulty.open, load, name)
             violation = ""
             if first:
-                checked, inputs = cell.checked, cell.replay.data.inputs
+                checked, inputs = faulty.checked, faulty.replay.data.inputs
                 violation = find_violation_in_file(
                     checked.path, first.output, checked.opset, inputs, load
                 )
@@ -360,36 +362,36 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
             blamed = Culprit.EXPORTER if violation else None
             yield Finding(violation, blamed, first, is_final=True)
         elif culprit is Culprit.KERNEL and are_equal:
-            text = f"{cell.device.name} and {name} agree with each other"
+            text = f"{faulty.device.name} and {name} agree with each other"
             yield Finding(text, Culprit.EXPORTER)
 
 
-def _try_runtime(cell: FaultyCell, load: Open) -> Iterator[tuple[str, bool, bool]]:
+def _try_runtime(faulty: FaultyCell, load: Open) -> Iterator[tuple[str, bool, bool]]:
     """Yield the result, whether it is right, and whether the outputs are those of the cell."""
     try:
-        session = load(cell.checked.path)
-        result = cell.replay.compare(session)
+        session = load(faulty.checked.path)
+        result = faulty.replay.compare(session)
     except (RuntimeUnavailable, LoadFailure) as error:
         yield f"no result: {error}", False, False
         return
-    outputs, others = (_run_sample(each, cell.replay) for each in (cell.session, session))
+    outputs, others = (_run_sample(each, faulty.replay) for each in (faulty.session, session))
     are_equal = (
         outputs is others  # both fail
         if outputs is None or others is None
         else measure_distance(outputs, others) < SAME
     )
-    yield cell.describe_result(result), result.is_right, are_equal
+    yield faulty.describe_result(result), result.is_right, are_equal
 
 
-def _check_state(cell: FaultyCell) -> Iterator[Finding]:
+def _check_state(faulty: FaultyCell) -> Iterator[Finding]:
     """Compare a new model in PyTorch, which no earlier call changed."""
-    if problem := describe_stored_state(cell.opset_export, cell.replay):
+    if problem := describe_stored_state(faulty.opset_export, faulty.replay):
         yield Finding(problem, Culprit.MODEL, is_final=True)
 
 
-def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
+def _list_runtimes(faulty: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
     """Yield the name, the culprit if the runtime is right, and the loader."""
-    device, kernels = cell.device, cell.checked.kernels
+    device, kernels = faulty.device, faulty.checked.kernels
     options = {**device.session_options, "graph_optimization_level": "ORT_DISABLE_ALL"}
     unoptimized = device.model_copy(update={"session_options": options})
     cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
@@ -409,18 +411,18 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
             yield name, culprit, load
 
 
-def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
+def _compare_exports(faulty: FaultyCell) -> Iterator[Finding]:
     """Export the model again."""
-    folder = cell.checked.folder.path
-    yield from _compare_declared(cell)
+    folder = faulty.checked.folder.path
+    yield from _compare_declared(faulty)
     try:
-        with repeat_export(cell.opset_export, folder) as repeated:
-            result = cell.replay.compare(cell.open(repeated.path))
-            text = f"the same export again: {cell.describe_result(result)}"
+        with repeat_export(faulty.opset_export, folder) as repeated:
+            result = faulty.replay.compare(faulty.open(repeated.path))
+            text = f"the same export again: {faulty.describe_result(result)}"
             yield Finding(text, Culprit.FILE if result.is_right else None)
-            locator = cell.make_locator()
+            locator = faulty.make_locator()
             if locator.is_capture_right(repeated):
-                yield Finding(first=locator.compare_with_pytorch(cell.open, repeated))
+                yield Finding(first=locator.compare_with_pytorch(faulty.open, repeated))
             else:
                 text = "the program that torch.export captured is wrong too"
                 yield Finding(text, Culprit.EXPORTER)
@@ -428,18 +430,18 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
         yield Finding(f"the same export again: {error}")
 
 
-def _blame_artifact(cell: FaultyCell) -> Iterator[Finding]:
+def _blame_artifact(faulty: FaultyCell) -> Iterator[Finding]:
     """Blame the finished file: the runtimes and PyTorch were examined before."""
-    yield from _compare_declared(cell)
+    yield from _compare_declared(faulty)
     yield Finding("PyTorch did not export the file here, so it is not exported again", Culprit.FILE)
 
 
-def _compare_declared(cell: FaultyCell) -> Iterator[Finding]:
+def _compare_declared(faulty: FaultyCell) -> Iterator[Finding]:
     """Run the declared inputs: a file that is right only there contains their constants."""
-    first = cell.checked.reference.samples[0]
-    if cell.replay.sample.kind != "declared" and not first.error:
-        declared = SampleReplay(cell.checked, cell.device.name, first)
-        result = declared.compare(cell.session)
+    first = faulty.checked.reference.samples[0]
+    if faulty.replay.sample.kind != "declared" and not first.error:
+        declared = SampleReplay(faulty.checked, faulty.device.name, first)
+        result = declared.compare(faulty.session)
         reason = "; the file contains constants of these inputs" if result.is_right else ""
         yield Finding(f"on the declared inputs: {result.text}{reason}")
 

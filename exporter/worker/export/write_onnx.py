@@ -111,7 +111,7 @@ def write_artifact(
     return path
 
 
-def rename_exporter_reports(folder: Path, job: Path) -> list[str]:
+def rename_exporter_reports(folder: Path, job_path: Path) -> list[str]:
     """Rename extra files of torch's exporter and return a note about them.
 
     Options such as `report` request these files.
@@ -129,7 +129,9 @@ def rename_exporter_reports(folder: Path, job: Path) -> list[str]:
         names.append(name)
     if not names:
         return []
-    return [f"the exporter also wrote {', '.join(names)}, in {folder.relative_to(job).as_posix()}"]
+    return [
+        f"the exporter also wrote {', '.join(names)}, in {folder.relative_to(job_path).as_posix()}"
+    ]
 
 
 @contextmanager

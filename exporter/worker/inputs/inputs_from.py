@@ -110,7 +110,7 @@ def resolve_inputs_from(spec: ModelSpec, root: Path) -> ModelSpec:
 
 
 def draw_from_function(
-    spec: ModelSpec, chosen: InputSet, source: InputsFrom, root: Path
+    spec: ModelSpec, chosen: InputSet, inputs_from: InputsFrom, root: Path
 ) -> Tensors:
     """Return the tensors for an input set of a resolved contract.
 
@@ -119,16 +119,16 @@ def draw_from_function(
             differs from the declared one in more than its tensors.
     """
     with wrap_errors(Stage.SOURCE):
-        call = _call_function(source, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
-        tensors = _match_declared_call(spec, call, source)
+        call = _call_function(inputs_from, spec, chosen.sizes, root, seed=spec.seed + chosen.seed)
+        tensors = _match_declared_call(spec, call, inputs_from)
         changeable = [item.name for item in spec.inputs if item.fill.kind == "function"]
         if (name := chosen.changed_input) in changeable:
-            second = _call_function(source, spec, chosen.sizes, root, seed=spec.seed + 1)
-            changed = _match_declared_call(spec, second, source)[name]
+            second = _call_function(inputs_from, spec, chosen.sizes, root, seed=spec.seed + 1)
+            changed = _match_declared_call(spec, second, inputs_from)[name]
             is_new = not chosen.increment and not torch.equal(tensors[name], changed)
             tensors[name] = perturb_values(tensors[name], changed if is_new else None, chosen)
-        sizes = dict(chosen.sizes) if source.takes_sizes else {}
-        _measure_sizes(spec, tensors, sizes, source.function)
+        sizes = dict(chosen.sizes) if inputs_from.takes_sizes else {}
+        _measure_sizes(spec, tensors, sizes, inputs_from.function)
         return {name: tensor.to(spec.export_device) for name, tensor in tensors.items()}
 
 
@@ -138,21 +138,21 @@ def measure_axes(spec: ModelSpec, chosen: InputSet, tensors: Tensors) -> Mapping
     return chosen.sizes if source is None else _measure_sizes(spec, tensors, {}, source.function)
 
 
-def _inspect_parameters(source: InputsFrom, spec: ModelSpec, root: Path) -> InputsFrom:
-    function = load_attribute(source.function, (root / spec.manifest).parent)
+def _inspect_parameters(inputs_from: InputsFrom, spec: ModelSpec, root: Path) -> InputsFrom:
+    function = load_attribute(inputs_from.function, (root / spec.manifest).parent)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # the function has no readable signature
         parameters = []
-    return source.model_copy(update={"takes_sizes": bool(parameters)})
+    return inputs_from.model_copy(update={"takes_sizes": bool(parameters)})
 
 
 def _call_function(
-    source: InputsFrom, spec: ModelSpec, sizes: Mapping[str, int], root: Path, *, seed: int
+    inputs_from: InputsFrom, spec: ModelSpec, sizes: Mapping[str, int], root: Path, *, seed: int
 ) -> FlattenedCall:
-    function = load_attribute(source.function, (root / spec.manifest).parent)
+    function = load_attribute(inputs_from.function, (root / spec.manifest).parent)
     with use_seed(seed), torch.no_grad():
-        returned = function(dict(sizes)) if source.takes_sizes else function()
+        returned = function(dict(sizes)) if inputs_from.takes_sizes else function()
     match returned:
         case (tuple() | list() as args, dict() as kwargs):
             call = FlattenedCall()
@@ -161,7 +161,7 @@ def _call_function(
             return call
     raise Failure(
         Stage.SOURCE,
-        f"{source.function} returned a {type(returned).__name__}, expected (args, kwargs): "
+        f"{inputs_from.function} returned a {type(returned).__name__}, expected (args, kwargs): "
         "a tuple and a dict",
     )
 
@@ -197,7 +197,7 @@ def _convert_key(at: str, key: object) -> Step:
     return str(key)
 
 
-def _match_declared_call(spec: ModelSpec, call: FlattenedCall, source: InputsFrom) -> Tensors:
+def _match_declared_call(spec: ModelSpec, call: FlattenedCall, inputs_from: InputsFrom) -> Tensors:
     """Return the tensors by name; fail if another part of the call is not as declared."""
     names = {item.at: item.name for item in spec.inputs}
     for item in spec.inputs:
@@ -206,39 +206,42 @@ def _match_declared_call(spec: ModelSpec, call: FlattenedCall, source: InputsFro
             call.tensors[item.at] = torch.tensor(number, dtype=getattr(torch, item.dtype))
         elif item.optional and item.at in call.constants:
             del call.constants[item.at], names[item.at]
-    _require_positions(source, names, call.tensors, "tensors")
+    _require_positions(inputs_from, names, call.tensors, "tensors")
     declared = {fixed.at: fixed.value for fixed in spec.constants}
-    _require_positions(source, declared, call.constants, "constants")
+    _require_positions(inputs_from, declared, call.constants, "constants")
     for at, value in call.constants.items():
         if value != declared[at] or type(value) is not type(declared[at]):
             raise Failure(
                 Stage.SOURCE,
-                f"{source.function} returns {value!r} at {at}, the declared call has "
+                f"{inputs_from.function} returns {value!r} at {at}, the declared call has "
                 f"{declared[at]!r}: values other than tensors are constants of a file",
             )
     return {name: call.tensors[at] for at, name in names.items()}
 
 
 def _require_positions(
-    source: InputsFrom, expected: Mapping[str, Any], actual: Mapping[str, Any], kind: str
+    inputs_from: InputsFrom, expected: Mapping[str, Any], actual: Mapping[str, Any], kind: str
 ) -> None:
     if expected.keys() != actual.keys():
         returned, declared = (", ".join(sorted(each)) or "none" for each in (actual, expected))
         raise Failure(
             Stage.SOURCE,
-            f"{source.function}: the {kind} are at {returned}, in the declared call at {declared}",
+            f"{inputs_from.function}: the {kind} are at {returned}, "
+            f"in the declared call at {declared}",
         )
 
 
-def _require_same_values(source: InputsFrom, call: FlattenedCall, second: FlattenedCall) -> None:
-    _require_positions(source, call.tensors, second.tensors, "tensors of its second call")
+def _require_same_values(
+    inputs_from: InputsFrom, call: FlattenedCall, second: FlattenedCall
+) -> None:
+    _require_positions(inputs_from, call.tensors, second.tensors, "tensors of its second call")
     for at, tensor in call.tensors.items():
         repeated = second.tensors[at]
         is_same = tensor.shape == repeated.shape and tensor.dtype is repeated.dtype
         if not is_same or not torch.allclose(tensor, repeated, rtol=0, atol=0, equal_nan=True):
             raise Failure(
                 Stage.SOURCE,
-                f"{source.function} returns other values at {at} in each call; draw them from "
+                f"{inputs_from.function} returns other values at {at} in each call; draw them from "
                 "PyTorch's own generator, which has a fixed seed",
             )
 

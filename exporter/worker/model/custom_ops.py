@@ -104,54 +104,59 @@ def load_custom_ops(spec: ModelSpec, root: Path) -> CustomOps:
         )
 
 
-def _load_operator(entry: CustomOp, folder: Path) -> _LoadedOperator:
-    if entry.onnxscript:
-        function = load_attribute(entry.onnxscript, folder)
+def _load_operator(custom_op: CustomOp, folder: Path) -> _LoadedOperator:
+    if custom_op.onnxscript:
+        function = load_attribute(custom_op.onnxscript, folder)
         if not isinstance(function, onnxscript.OnnxFunction):
             actual = type(function).__name__
             raise _build_failure(
-                entry, f"{entry.onnxscript} is a {actual}, expected a function of onnxscript"
+                custom_op,
+                f"{custom_op.onnxscript} is a {actual}, expected a function of onnxscript",
             )
-        symbolic = _create_symbolic(entry, function)
-        return _LoadedOperator(entry=entry, symbolic=symbolic, function=function)
-    if entry.symbolic:
-        return _LoadedOperator(entry=entry, symbolic=_load_function(entry, entry.symbolic, folder))
-    if entry.translation:
-        translation = _load_function(entry, entry.translation, folder)
-        return _LoadedOperator(entry=entry, target=_find_overload(entry), translation=translation)
-    return _LoadedOperator(entry=entry)
+        symbolic = _create_symbolic(custom_op, function)
+        return _LoadedOperator(entry=custom_op, symbolic=symbolic, function=function)
+    if custom_op.symbolic:
+        return _LoadedOperator(
+            entry=custom_op, symbolic=_load_function(custom_op, custom_op.symbolic, folder)
+        )
+    if custom_op.translation:
+        translation = _load_function(custom_op, custom_op.translation, folder)
+        return _LoadedOperator(
+            entry=custom_op, target=_find_overload(custom_op), translation=translation
+        )
+    return _LoadedOperator(entry=custom_op)
 
 
-def _load_function(entry: CustomOp, source: str, folder: Path) -> Callable[..., Any]:
+def _load_function(custom_op: CustomOp, source: str, folder: Path) -> Callable[..., Any]:
     function = load_attribute(source, folder)
     if not callable(function):
         actual = type(function).__name__
-        raise _build_failure(entry, f"{source} is a {actual}, expected a function")
+        raise _build_failure(custom_op, f"{source} is a {actual}, expected a function")
     checked: Callable[..., Any] = function
     return checked
 
 
-def _find_overload(entry: CustomOp) -> Any:
-    namespace, name, overload = entry.name.split(".")
+def _find_overload(custom_op: CustomOp) -> Any:
+    namespace, name, overload = custom_op.name.split(".")
     packet = getattr(getattr(torch.ops, namespace), name, None)
     if packet is None:
         raise _build_failure(
-            entry,
+            custom_op,
             f"PyTorch has no operator {namespace}::{name} after the model is built; "
             "import the module that registers it in the file of the model",
         )
     if overload not in packet.overloads():
         known = ", ".join(packet.overloads())
         hint = suggest_nearest(overload, packet.overloads())
-        raise _build_failure(entry, f"{namespace}::{name} has the overloads {known}{hint}")
+        raise _build_failure(custom_op, f"{namespace}::{name} has the overloads {known}{hint}")
     return getattr(packet, overload)
 
 
-def _build_failure(entry: CustomOp, reason: str) -> Failure:
-    return Failure(Stage.SOURCE, f"custom_ops '{entry.name}': {reason}")
+def _build_failure(custom_op: CustomOp, reason: str) -> Failure:
+    return Failure(Stage.SOURCE, f"custom_ops '{custom_op.name}': {reason}")
 
 
-def _create_symbolic(entry: CustomOp, function: _Function) -> Callable[..., Any]:
+def _create_symbolic(custom_op: CustomOp, function: _Function) -> Callable[..., Any]:
     """Return a symbolic function that calls `function` with the operator's arguments."""
     signature = function.op_signature
     items = signature.params if signature else ()
@@ -165,8 +170,8 @@ def _create_symbolic(entry: CustomOp, function: _Function) -> Callable[..., Any]
     def symbolic(g: Any, *arguments: Any) -> Any:
         if len(arguments) != len(parameters):
             raise TypeError(
-                f"{entry.name} has {len(arguments)} arguments, "
-                f"{entry.onnxscript} accepts {len(parameters)}"
+                f"{custom_op.name} has {len(arguments)} arguments, "
+                f"{custom_op.onnxscript} accepts {len(parameters)}"
             )
         tensors, attributes = [], {}
         for argument, (name, kind) in zip(arguments, parameters, strict=True):

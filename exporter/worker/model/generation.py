@@ -296,20 +296,20 @@ def convert_part(model: Any, spec: ModelSpec, inputs: Tensors, opset: int) -> ir
     return graph
 
 
-def _rename_values(graph: ir.Graph, model: GeneratorPart) -> None:
+def _rename_values(graph: ir.Graph, part: GeneratorPart) -> None:
     """Give inputs and outputs the names of the interface; others become constants, or end."""
     for value in tuple(graph.outputs):
-        if name := model.output_names[str(value.name)]:
+        if name := part.output_names[str(value.name)]:
             value.name = name
         else:
             graph.outputs.remove(value)
     for value in tuple(graph.inputs):
         original = str(value.name)
-        if name := model.input_names[original]:
+        if name := part.input_names[original]:
             value.name = name
         else:
             graph.inputs.remove(value)
-            value.const_value = ir.tensor(model.leaves[original].numpy(), name=original)
+            value.const_value = ir.tensor(part.leaves[original].numpy(), name=original)
             graph.register_initializer(value)
 
 
@@ -517,9 +517,11 @@ def _draw_prompts(model: Any) -> Iterator[dict[str, torch.Tensor]]:
 
 
 def _draw_prompt(
-    model: Any, rows: int, length: int, source: int, padding: int = 2
+    model: Any, rows: int, length: int, source_length: int, padding: int = 2
 ) -> dict[str, torch.Tensor]:
-    """Return random arguments of `generate`; `source` is the number of tokens for an encoder.
+    """Return random arguments of `generate`.
+
+    `source_length`: The number of tokens for an encoder.
 
     Padding in the first row is on the left, and for an encoder on the right.
     """
@@ -533,9 +535,9 @@ def _draw_prompt(
         features = torch.randn(rows, config.num_mel_bins, 2 * config.max_source_positions)
         return {model.main_input_name: features, "decoder_input_ids": ids}
     is_pair = model.config.is_encoder_decoder
-    mask = torch.ones(rows, source if is_pair else length, dtype=torch.int64)
-    mask[0, source - padding if is_pair else 0 :][:padding] = 0
+    mask = torch.ones(rows, source_length if is_pair else length, dtype=torch.int64)
+    mask[0, source_length - padding if is_pair else 0 :][:padding] = 0
     if not is_pair:
         return {"input_ids": ids, "attention_mask": mask}
-    words = tokens[torch.randint(len(tokens), (rows, source))]
+    words = tokens[torch.randint(len(tokens), (rows, source_length))]
     return {"input_ids": words, "attention_mask": mask, "decoder_input_ids": ids}
