@@ -132,7 +132,7 @@ def test_the_page_has_a_section_for_each_code() -> None:
     pattern = r"\n[^`\n][^`]*.*?\n```(toml|python)\n(.+?)```\n\nFix: \S.+\n"
     for code, text in sections.items():
         match = re.fullmatch(pattern, text.rstrip("\n") + "\n", re.DOTALL)
-        assert match, code
+        assert match, f"{code}: write its cause, a block of toml or python, and a line `Fix: ...`"
         if match[1] == "toml":
             assert tomllib.loads(match[2]), code
         else:

@@ -108,7 +108,9 @@ def load(root: Path, *lines: str) -> ModelSpec:
 def test_another_value_changes_the_spec_and_the_part_of_its_effect(
     key: str, tmp_path: Path
 ) -> None:
-    value, *others = {**ENTRY_PART, **CHECK_PARTS, **NO_PART}[key].split("\n")
+    values = {**ENTRY_PART, **CHECK_PARTS, **NO_PART}
+    assert key in values, "add another value of the key to the table of its effect"
+    value, *others = values[key].split("\n")
     before = load(tmp_path, *others, f"{key} = {FIRST[key]}" if key in FIRST else "")
     after = load(tmp_path, *others, f"{key} = {value}")
     assert before.model_copy(update={"line": after.line}) != after, "the key is not read"
