@@ -207,6 +207,8 @@ class BuildPlan:
 
     plan: Plan
     decisions: Decisions
+    invalid_models: frozenset[str] = frozenset()
+    """The models with an invalid entry; their cells are unknown, and at least one is red."""
     notes: tuple[str, ...] = ()
     """Messages about the remote store."""
 
@@ -225,7 +227,8 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     decisions = decide(selected, stored, validator, options)
     store = options.store if decisions.to_run or decisions.hits else None
     notes = tuple(store.take_notes()) if store else ()
-    return BuildPlan(plan=selected, decisions=decisions, notes=notes)
+    invalid = frozenset(spec.id for spec in manifest.models if spec.problems)
+    return BuildPlan(plan=selected, decisions=decisions, invalid_models=invalid, notes=notes)
 
 
 def _prove(

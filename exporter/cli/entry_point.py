@@ -25,7 +25,13 @@ from exporter.cli.output.terminal import (
     print_line,
     print_problem,
 )
-from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure, suggest_nearest
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    StoppedByFailure,
+    shorten_problems,
+    suggest_nearest,
+)
 from exporter.core.files import describe_owner
 from exporter.core.import_object import COMMAND_GROUP, PluginError, find_plugins, load_plugin
 from exporter.core.toml_table import find_root
@@ -269,12 +275,13 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         sys.stdout.flush()
         return int(code or 0)
     except ExporterError as error:
-        for problem in error.problems:
+        problems = shorten_problems(error.problems)
+        for problem in problems:
             print_problem(problem)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             from exporter.cli.output.github import report_problems  # 180 ms with pydantic
 
-            report_problems(error.problems, root)
+            report_problems(problems, root)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -27,7 +27,7 @@ from exporter.cli.output.export_result import describe_tables, print_result
 from exporter.cli.output.line_progress import LineProgress
 from exporter.cli.output.tables import print_file_problems
 from exporter.cli.output.terminal import print_line, print_problem
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, shorten_problems
 from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE, read_setting
 from exporter.export_options import ExportOptions
@@ -162,7 +162,7 @@ def watch(
         except ExporterError as error:
             if is_first and error.exit_code != ExitCode.MANIFEST:
                 raise
-            for problem in error.problems:
+            for problem in shorten_problems(error.problems):
                 print_problem(problem)
         if result:
             # Cells that become green stay selected.

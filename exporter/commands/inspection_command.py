@@ -21,6 +21,7 @@ from exporter.cli.options import (
     selection_options,
 )
 from exporter.cli.output.tables import (
+    INVALID_ENTRY,
     open_project,
     show_plan,
 )
@@ -127,7 +128,8 @@ def _make_plan_document(build_plan: program.BuildPlan) -> PlanDocument:
             action, reason = planned.skip_status.value, planned.skip
         elif decisions.is_to_run(planned):
             action = "recheck" if planned.cell in decisions.rechecks else "run"
-            reason = decisions.reasons[planned.cell]
+            is_invalid = planned.cell.model in build_plan.invalid_models
+            reason = INVALID_ENTRY if is_invalid else decisions.reasons[planned.cell]
         elif hit := decisions.hits.get(planned.cell):
             action, reason = "restore", hit
         values = {"cell": str(planned.cell), "action": action, "reason": reason}
@@ -176,6 +178,9 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json:
     print_line(f"{pluralize(models, 'model')}, {pluralize(len(plan.selected), 'cell')}")
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
+        if manifest.find_model(model).problems:  # its cells are unknown
+            rows.append((model, "", "", "invalid entry", ""))
+            continue
         cells = list(group)
         exporters = dict.fromkeys(planned.route.exporter for planned in cells)
         rows.append(

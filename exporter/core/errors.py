@@ -7,6 +7,7 @@ errors around a model: an invalid manifest, an empty selection, a missing packag
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -51,6 +52,28 @@ class Problem:
     def __str__(self) -> str:
         parts = [str(self.location) if self.location else "", self.key, self.message]
         return ": ".join(part for part in parts if part)
+
+
+#: Problems of one kind that a command prints; 3,000 entries can have the same one.
+_SHOWN = 20
+#: Names, numbers and hints of a problem, which differ between problems of one kind.
+_DETAILS = re.compile(r"""; did you mean .*|"(?:[^"\\]|\\.)*"|'[^']*'|\d+""", re.DOTALL)
+
+
+def shorten_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the first problems of each kind, and one with the number of its others."""
+    kinds: dict[str, list[Problem]] = {}
+    shown = []
+    for problem in problems:
+        kind = kinds.setdefault(_DETAILS.sub("", problem.message), [])
+        kind.append(problem)
+        if len(kind) <= _SHOWN:
+            shown.append(problem)
+    for kind in kinds.values():
+        if len(kind) > _SHOWN:
+            message = f"{len(kind) - _SHOWN} more problems like the last one"
+            shown.insert(shown.index(kind[_SHOWN - 1]) + 1, Problem(message=message))
+    return tuple(shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

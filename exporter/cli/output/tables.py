@@ -14,7 +14,13 @@ from exporter.cli.output.terminal import (
     print_problem,
     print_table,
 )
-from exporter.core.errors import ExitCode, ExporterError, ExportSummary
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    ExportSummary,
+    Problem,
+    shorten_problems,
+)
 from exporter.core.text import join_lines, join_names, pluralize
 from exporter.manifest import Manifest, Style, load_project
 from exporter.planning import Selection
@@ -199,6 +205,9 @@ def _format_red_groups(
             yield f"    log: {manifest.project.build}/{record.log}", None
 
 
+#: The reason of a plan for the cells of an entry with a problem.
+INVALID_ENTRY = "its entry is invalid; `exporter check` lists the problems"
+
 if TYPE_CHECKING:  # most commands print only some of these tables
     from exporter.pipeline.decisions import Results
     from exporter.program import BuildPlan
@@ -212,17 +221,24 @@ def open_project(root: Path) -> Manifest:
     """
     manifest = load_project(root, keep_invalid=True)
     print_file_problems(manifest)
-    for spec in manifest.models:
-        if spec.problems:
-            count = pluralize(len(spec.problems), "problem")
-            command = manifest.project.command.format("check")
-            print_error(f"{spec.location}: {spec.id}: {count}; `{command}` lists them")
+    command = manifest.project.command.format("check")
+    invalid = (
+        Problem(
+            message=f"{pluralize(len(spec.problems), 'problem')}; `{command}` lists them",
+            location=spec.location,
+            key=spec.id,
+        )
+        for spec in manifest.models
+        if spec.problems
+    )
+    for problem in shorten_problems(invalid):
+        print_problem(problem)
     return manifest
 
 
 def print_file_problems(manifest: Manifest) -> None:
     """Print the problems that belong to no cell."""
-    for problem in manifest.problems:
+    for problem in shorten_problems(manifest.problems):
         print_problem(problem)
 
 
@@ -267,8 +283,15 @@ def show_plan(build_plan: BuildPlan) -> None:
     counts = f"{pluralize(run, 'cell')} to run, {unchanged} to keep, {skipped} to skip"
     print_line(f"{counts}, {restored} to restore from the store" if restored else counts)
     rows: list[tuple[CellId, tuple[str, str, str]]] = []
+    invalid = dict.fromkeys(
+        planned.cell.model
+        for planned in plan.selected
+        if planned.cell.model in build_plan.invalid_models
+    )
     for planned in plan.selected:
         cell = planned.cell
+        if cell.model in invalid:
+            continue
         route = f"{planned.route.exporter} {planned.route.capture}"
         if not planned.route.is_export:
             route = planned.route.title
@@ -284,7 +307,9 @@ def show_plan(build_plan: BuildPlan) -> None:
     for note in build_plan.notes:
         print_line(note)
     groups = group_by_opset(rows, lambda row: row[0], lambda row: row[1])
-    print_table((group.label, *group.first[1]) for group in groups)
+    lines = [(group.label, *group.first[1]) for group in groups]
+    lines += [(model_id, "error", "", INVALID_ENTRY) for model_id in invalid]
+    print_table(lines)
 
 
 def show_findings(**values: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.core.errors import Problem, suggest_name
@@ -31,6 +31,8 @@ class InheritedEntry:
 
 #: Entries of a chain of `extends`, because each one is merged with all others of its chain.
 MAX_ENTRIES = 50
+#: Entries with an unknown parent whose messages suggest another one.
+MAX_HINTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class InheritanceGraph:
     _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
     _interfaces: dict[str, Layer] = field(default_factory=dict)
     """The inputs, outputs and axes of models that generate, by the name of the file."""
+    _unknown_parents: set[str] = field(default_factory=set)
 
     def add(self, file: ManifestFile) -> None:
         if file.file.name.endswith(INTERFACE):
@@ -81,7 +84,7 @@ class InheritanceGraph:
             ]
         if "extends" not in inherited.own_layer.broken:
             cycle = children[children.index(inherited.parent) :] if is_cycle else ()
-            report_parent(inherited, self._by_id, self._unreadable, cycle, children[0], report)
+            self._report_parent(inherited, cycle, children[0], report)
         # Any required key may be in the unreadable parent, so none counts as missing.
         empty = Settings.model_construct(set())
         unknown = replace(
@@ -89,35 +92,32 @@ class InheritanceGraph:
         )
         return [inherited.defaults, unknown, inherited.own_layer]
 
+    def _report_parent(
+        self, inherited: InheritedEntry, cycle: tuple[str, ...], last: str, report: ProblemCollector
+    ) -> None:
+        """Report why an entry cannot extend its parent.
 
-def report_parent(
-    inherited: InheritedEntry,
-    entries: Mapping[str, InheritedEntry],
-    unreadable: Mapping[str, tuple[Problem, ...]],
-    cycle: tuple[str, ...],
-    last: str,
-    report: ProblemCollector,
-) -> None:
-    """Report why an entry cannot extend its parent.
-
-    `cycle`: The entries that extend each other, if they do.
-    `last`: The end of the chain of entries.
-    """
-    name = inherited.parent
-    if cycle:
-        first = cycle.index(min(cycle))  # each entry of the cycle reports the same problem
-        text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
-        message = f"is a cycle: {text}; remove one `extends`"
-        report.add(_build_problem(entries[cycle[first]], message))
-    elif name in entries:
-        message = f"is in a chain of more than {MAX_ENTRIES}; extend an earlier entry"
-        report.add(_build_problem(entries[last], message))
-    elif name in unreadable:
-        for problem in unreadable[name]:
-            report.add(problem)
-    else:
-        hint = suggest_name(name, entries)
-        report.add(_build_problem(inherited, f"no model has the ID {quote(name)}{hint}"))
+        `cycle`: The entries that extend each other, if they do.
+        `last`: The end of the chain of entries.
+        """
+        name = inherited.parent
+        if cycle:
+            first = cycle.index(min(cycle))  # each entry of the cycle reports the same problem
+            text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
+            message = f"is a cycle: {text}; remove one `extends`"
+            report.add(_build_problem(self._by_id[cycle[first]], message))
+        elif name in self._by_id:
+            message = f"is in a chain of more than {MAX_ENTRIES}; extend an earlier entry"
+            report.add(_build_problem(self._by_id[last], message))
+        elif name in self._unreadable:
+            for problem in self._unreadable[name]:
+                report.add(problem)
+        else:
+            # Each hint compares the name with all IDs, and a message shows only the first ones.
+            self._unknown_parents.add(inherited.id)
+            has_hint = len(self._unknown_parents) <= MAX_HINTS
+            hint = suggest_name(name, self._by_id) if has_hint else ""
+            report.add(_build_problem(inherited, f"no model has the ID {quote(name)}{hint}"))
 
 
 def _build_problem(inherited: InheritedEntry, message: str) -> Problem:

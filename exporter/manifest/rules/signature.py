@@ -116,10 +116,13 @@ def list_call_paths(entry: EffectiveSettings) -> tuple[str, ...]:
         if isinstance(step := parse_call_path(path)[1][0], int)
     )
     paths: list[str] = []
+    last = -1
     for table in entry.settings.inputs:
-        parsed = [parse_call_path(path) for path in paths]
-        used = [steps for root, steps in parsed if root == "args"]
-        paths.append(table.at or f"args[{find_next_position(used, reserved)}]")
+        path = table.at or f"args[{find_next_position(last, reserved)}]"
+        paths.append(path)
+        root, steps = parse_call_path(path)
+        if root == "args":
+            last = max(last, int(steps[0]))
     return tuple(paths)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
@@ -90,7 +91,8 @@ def parse_check_names(value: object) -> tuple[str, ...]:
             hint = suggest_nearest(name, CHECKS) if isinstance(name, str) else ""
             raise ValueError(f"{unexpected_value(expected, name)}{hint}")
     if len(set(names)) < len(names):
-        raise ValueError(f"contains a name twice: {join_words(map(quote, names))}")
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        raise ValueError(f"contains a name twice: {join_words(map(quote, repeated))}")
     return tuple(names)
 
 
@@ -308,6 +310,22 @@ def format_opset_run(run: Sequence[int]) -> str:
     return str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}"
 
 
+#: Opsets and problems of a list that a message shows; a list can have 100,000.
+_SHOWN = 5
+
+
+class _UnsupportedOpsets(ValueError):
+    """Opsets outside of 7..26, with one message for all of them."""
+
+    def __init__(self, opsets: Iterable[int]) -> None:
+        self.opsets = tuple(dict.fromkeys(opsets))
+        shown = [format_value(opset) for opset in self.opsets[:_SHOWN]]
+        if more := len(self.opsets) - len(shown):
+            shown.append(f"{more} more")
+        subject = f"opset {shown[0]} is" if len(shown) == 1 else f"opsets {join_words(shown)} are"
+        super().__init__(f"{subject} outside {FIRST_OPSET}..{LAST_OPSET}; use one of these")
+
+
 def _parse_items(
     items: Sequence[object], parse: Callable[[object], Iterable[int]]
 ) -> tuple[int, ...]:
@@ -315,14 +333,22 @@ def _parse_items(
     if not items:
         raise ValueError("needs at least one opset")
     opsets: set[int] = set()
-    problems: list[str] = []
+    unsupported: list[int] = []
+    problems: dict[str, None] = {}
     for item in items:
         try:
             opsets |= set(parse(item))
+        except _UnsupportedOpsets as error:
+            unsupported += error.opsets
         except ValueError as error:
-            problems.append(str(error))
+            problems[str(error)] = None
+    if unsupported:
+        problems[str(_UnsupportedOpsets(unsupported))] = None
+    if len(problems) > _SHOWN:
+        more = f"{len(problems) - _SHOWN} more problems of this list"
+        problems = dict.fromkeys([*list(problems)[:_SHOWN], more])
     if problems:
-        raise ValueError("; ".join(dict.fromkeys(problems)))
+        raise ValueError("; ".join(problems))
     return tuple(sorted(opsets))
 
 
@@ -344,13 +370,9 @@ def _parse_range(value: object) -> range:
 
 
 def _check_range(first: int, last: int) -> range:
-    problems = [
-        f"opset {format_value(opset)} is outside {FIRST_OPSET}..{LAST_OPSET}; use one of these"
-        for opset in dict.fromkeys((first, last))
-        if not FIRST_OPSET <= opset <= LAST_OPSET
-    ]
-    if problems:
-        raise ValueError("; ".join(problems))
+    unsupported = [each for each in (first, last) if not FIRST_OPSET <= each <= LAST_OPSET]
+    if unsupported:
+        raise _UnsupportedOpsets(unsupported)
     return range(first, last + 1)
 
 
@@ -394,9 +416,9 @@ def format_call_path(root: str, steps: Iterable[Step]) -> str:
     return root + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
-def find_next_position(used: Iterable[tuple[Step, ...]], reserved: frozenset[int]) -> int:
-    """Return the position after the last one in `used` that is not `reserved`."""
-    position = 1 + max((path[0] for path in used if isinstance(path[0], int)), default=-1)
+def find_next_position(last: int, reserved: frozenset[int]) -> int:
+    """Return the first position after `last` that is not `reserved`."""
+    position = last + 1
     while position in reserved:
         position += 1
     return position

@@ -26,7 +26,7 @@ from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.values import Step, find_next_position
+from exporter.manifest.syntax.values import find_next_position
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
 from exporter.worker.dependencies.source_files import Group, classify_path
@@ -202,11 +202,11 @@ def require_names_in_order(model: Model, spec: ModelSpec) -> None:
         return
     paths = [*(each.at for each in spec.constants), *(each.at for each in spec.containers)]
     reserved = frozenset(int(match[1]) for match in map(_POSITION.match, paths) if match)
-    used: list[tuple[Step, ...]] = []
+    last = -1
     for item in spec.inputs:
         match = _POSITION.match(item.at)
-        usual = find_next_position(used, reserved)
-        used += [(int(match[1]),)] if match else []
+        usual = find_next_position(last, reserved)
+        last = max(last, int(match[1])) if match else last
         # Another position than the usual one is written in the entry, so it is meant.
         others = parameters[:usual] + parameters[usual + 1 :]
         if item.at == f"args[{usual}]" and usual < len(parameters) and item.name in others:

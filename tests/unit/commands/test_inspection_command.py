@@ -88,3 +88,16 @@ def test_the_schema_is_that_of_the_documentation() -> None:
     result = CliRunner().invoke(schema, standalone_mode=False)
     assert result.return_value == 0
     assert result.output == COMMITTED.read_text(encoding="utf-8")
+
+
+def test_a_plan_shows_no_cell_that_nobody_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = _NET.replace('opsets = "13..15"', "opsets = [999]")
+    make_project(tmp_path, {"manifests/net.toml": text})
+    for command in ("plan", "list"):
+        assert run([command, "--root", str(tmp_path)]) == 0
+        (row,) = (row for row in capsys.readouterr().out.splitlines() if row.startswith("net"))
+        assert "invalid" in row
+        assert "18" not in row
+        assert "cpu" not in row

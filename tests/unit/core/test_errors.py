@@ -1,10 +1,10 @@
-"""Suggestions at the end of messages."""
+"""Suggestions at the end of messages, and many problems of one kind."""
 
 from __future__ import annotations
 
 import pytest
 
-from exporter.core.errors import suggest_name
+from exporter.core.errors import Location, Problem, shorten_problems, suggest_name
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,19 @@ def test_the_nearest_name_or_a_few_names_are_suggested(
     word: str, names: list[str], end: str
 ) -> None:
     assert suggest_name(word, names) == end
+
+
+def test_many_problems_of_a_kind_have_one_line_with_their_number() -> None:
+    def make(count: int, message: str) -> list[Problem]:
+        return [
+            Problem(message=message.format(i), location=Location(file="net.toml", line=i))
+            for i in range(count)
+        ]
+
+    few = make(20, 'no model has the ID "m{}"')
+    assert shorten_problems(few) == tuple(few)
+    hints = make(3000, "no model has the ID \"m{0}\"; did you mean 'n{0}'?")
+    other = Problem(message="is a cycle")
+    shown = shorten_problems([*hints, other])
+    more = Problem(message="2980 more problems like the last one")
+    assert shown == (*hints[:20], more, other)

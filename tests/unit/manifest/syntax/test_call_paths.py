@@ -58,9 +58,9 @@ def test_other_texts_are_rejected(text: str) -> None:
 
 
 def test_the_next_position_skips_reserved_positions() -> None:
-    assert find_next_position([], frozenset()) == 0
-    assert find_next_position([(0,), (3, 1)], frozenset()) == 4
-    assert find_next_position([(0,)], frozenset({1, 2, 4})) == 3
+    assert find_next_position(-1, frozenset()) == 0
+    assert find_next_position(3, frozenset()) == 4
+    assert find_next_position(0, frozenset({1, 2, 4})) == 3
 
 
 def _find(*paths: str) -> dict[int, str]:
