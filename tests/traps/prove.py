@@ -26,10 +26,13 @@ from exporter.worker.dependencies.source_files import list_module_files
 from exporter.worker.job_output import JobOutput
 from exporter.worker.job_runner import run_job
 from exporter.worker.process.fork_call import compute_in_fork
+from exporter.worker.process.setup import start_derivatives
 from exporter.worker.verify.run_checks import FileProof
 from tests.integration.program_server import call_in_forks
 from tests.traps.trap import ROOT, Trap
 
+# Before a test captures a program, as in each worker: forks can compute derivatives then.
+start_derivatives()
 #: The modules of these files are loaded here and in no worker, except the models.
 _TESTS = f"{ROOT}/tests/"
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))

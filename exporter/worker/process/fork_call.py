@@ -1,7 +1,8 @@
 """Calls in a fork of this process, whose effects on Python, torch and native code do not return.
 
 A fork has only the thread that called it, so a lock or a pool of another thread would block it. A
-GPU cannot be used in a fork after its first use. The functions are called without a fork then.
+GPU cannot be used in a fork after its first use, nor can derivatives after the first ones beside a
+GPU. The functions are called without a fork then.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,7 +37,16 @@ def can_fork() -> bool:
     """Return True if a fork of this process can continue: one thread, and no GPU."""
     uses_gpu: Callable[[], bool] = torch.cuda.is_initialized  # torch has no types for it
     has_one_thread = threading.active_count() == 1 and torch.get_num_threads() == 1
-    return IS_LINUX and has_one_thread and not uses_gpu()
+    return IS_LINUX and has_one_thread and not uses_gpu() and not _has_derivative_threads()
+
+
+def _has_derivative_threads() -> bool:
+    """Return True if PyTorch's engine of derivatives has a thread for a device (Linux)."""
+    for file in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # the thread ended
+            if file.read_text(encoding="ascii", errors="replace").startswith("pt_autograd"):
+                return True
+    return False
 
 
 def compute_in_fork(function: Callable[[], Any]) -> Any | None:

@@ -91,6 +91,20 @@ def keep_one_thread() -> None:
     torch.set_num_threads(1)
     torch.set_num_threads = _ignore_number
     torch.set_num_interop_threads = _ignore_number
+    start_derivatives()
+
+
+def start_derivatives() -> None:
+    """Start PyTorch's engine of derivatives without the threads of devices.
+
+    At its first use, the engine starts a thread for each device, and it then refuses to work in a
+    fork. A capture lets a build for CUDA believe in devices that the machine does not have.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        with torch.enable_grad():
+            torch.ones((), requires_grad=True).backward()  # type: ignore[no-untyped-call]
 
 
 def _ignore_number(nthreads: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from exporter.worker.process.fork_call import (
     compute_in_fork,
     run_in_fork,
 )
+from tests.worker.contracts import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are safe on Linux only")
 
@@ -110,6 +113,56 @@ def test_another_thread_prevents_a_fork(one_thread: None, monkeypatch: pytest.Mo
     assert can_fork()
     monkeypatch.setattr(threading, "active_count", lambda: 2)
     assert not can_fork()
+
+
+#: Derivatives after a capture, and in a fork; it prints the names of the threads.
+DERIVATIVES = """
+import os, sys, torch
+from pathlib import Path
+from torch._subclasses.fake_tensor import FakeTensorMode
+from exporter.worker.process.fork_call import can_fork, compute_in_fork
+from exporter.worker.process.setup import keep_one_thread
+
+def derive():
+    x = torch.ones(3, requires_grad=True)
+    return torch.autograd.grad((x * x).sum(), x)[0].tolist()
+
+keep_one_thread()
+with FakeTensorMode():
+    torch.ones(2)
+assert derive() == [2.0, 2.0, 2.0]
+names = {each.read_text() for each in Path("/proc/self/task").glob("*/comm")}
+has_device = any(name.startswith("pt_autograd") for name in names)
+assert has_device == torch.cuda.is_available()
+assert can_fork() != has_device
+assert has_device or compute_in_fork(derive) == [2.0, 2.0, 2.0]
+"""
+
+
+def test_derivatives_work_in_a_fork_after_a_capture() -> None:
+    """Without a GPU also with a build for CUDA, of which a capture creates a device."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    subprocess.run([sys.executable, "-c", DERIVATIVES], env=environment, check=True)
+
+
+def test_a_thread_of_a_device_for_derivatives_prevents_a_fork(one_thread: None) -> None:
+    named, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        ctypes.CDLL(None).prctl(15, b"pt_autograd_0")  # PR_SET_NAME
+        named.set()
+        ended.wait()
+
+    thread = threading.Thread(target=wait)
+    assert can_fork()
+    thread.start()
+    named.wait()
+    try:
+        assert not can_fork()
+    finally:
+        ended.set()
+        thread.join()
+    assert can_fork()
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: os.waitpid(-1, 0)])
