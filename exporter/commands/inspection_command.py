@@ -22,6 +22,7 @@ from exporter.cli.options import (
 )
 from exporter.cli.output.tables import (
     INVALID_ENTRY,
+    describe_ignored_files,
     open_project,
     show_plan,
 )
@@ -61,6 +62,8 @@ def check(root: Path) -> int:
         print_error(problem)
     for note in _list_repeated_axes(manifest):
         print_line(note)
+    for note in describe_ignored_files(manifest, os.environ):
+        print_line(f"note: {note}")
     cells = pluralize(len(list_all_cells(manifest)), "cell")
     models = pluralize(len(manifest.models), "model")
     print_line(f"{models}, {cells}: {pluralize(len(problems), 'problem')}")

@@ -120,6 +120,40 @@ def list_tracked_files(folder: Path, environment: Mapping[str, str]) -> tuple[st
     return tuple(filter(None, (names or "").split("\0")))
 
 
+def list_ignored_files(
+    root: Path, names: Collection[str], environment: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return those of the files that a clone does not have, as git ignores them.
+
+    A link out of the repository is one, too. The names are relative to `root`, and a file need not
+    exist. There are none outside of a repository.
+    """
+    git = Git(root, environment)
+    try:
+        top = git.try_run("rev-parse", "--show-toplevel")
+        if not top or not names:
+            return ()
+        places: dict[str, set[str]] = {}
+        for name in names:
+            path = root / name
+            # git refuses a path behind a link.
+            link = f"{os.path.realpath(path.parent)}/{path.name}"
+            places[name] = {link, os.path.realpath(path)}
+        paths = sorted(set().union(*places.values()))
+        inner = [path for path in paths if Path(path).is_relative_to(os.path.realpath(top))]
+        lacking = {*paths} - {*inner} | {*_select_ignored(git, inner)}
+    except (ExporterError, OSError):
+        return ()
+    return tuple(name for name in names if places[name] & lacking)
+
+
+def _select_ignored(git: Git, paths: list[str]) -> list[str]:
+    process = git.start("check-ignore", "-z", "--stdin", input="\0".join(paths))
+    if process.returncode > 1 and len(paths) > 1:  # git refuses all, if one is in a submodule
+        return [each for path in paths for each in _select_ignored(git, [path])]
+    return [each for each in process.stdout.split("\0") if each]
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """The git command in a folder."""
@@ -133,12 +167,12 @@ class Git:
 
     def try_run(self, *arguments: str) -> str | None:
         """Return git's output without surrounding space, or None if the command fails."""
-        process = self._start(*arguments)
+        process = self.start(*arguments)
         return process.stdout.strip() if process.returncode == 0 else None
 
     def run(self, *arguments: str, input: str = "") -> str:
         """Return git's output without surrounding space; raise ENVIRONMENT if it fails."""
-        process = self._start(*arguments, input=input)
+        process = self.start(*arguments, input=input)
         if process.returncode:
             output = " ".join(process.stderr.encode(errors="replace").decode().split())
             raise ExporterError(
@@ -146,7 +180,7 @@ class Git:
             )
         return process.stdout.strip()
 
-    def _start(self, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    def start(self, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
         program = shutil.which("git", path=self.environment.get("PATH"))
         if program is None:
             message = f"{self.option}: git is not installed; install it"

@@ -289,7 +289,10 @@ def load_layers(
         raise problems.make_error()
     return LoadedProject(
         manifest=Manifest(
-            project=settings.project, models=models, problems=problems.list_without(models)
+            project=settings.project,
+            models=models,
+            problems=problems.list_without(models),
+            missing_files={name: tuple(ids) for name, ids in project.missing_files.items()},
         ),
         layers={entry.id: entry for entry in reversed(entries)},
         files=frozenset(project.files),

@@ -186,6 +186,61 @@ def test_manifests_of_the_revision_may_name_ignored_files(branch: Path) -> None:
     assert code == 0, output + errors
 
 
+WITH_WEIGHTS = MANIFEST + 'weights = "weights.bin"\ntolerance = { atol = 1e-6 }\n'
+
+
+def test_weights_that_neither_the_revision_nor_the_branch_has_are_no_problem_of_the_revision(
+    branch: Path,
+) -> None:
+    """The other models are compared, and no model without its weights becomes green."""
+    run_git(branch, "checkout", "-q", "main")
+    other = MANIFEST.partition("[models.net]")[2]
+    text = WITH_WEIGHTS + f"\n[models.other]{other}"
+    (branch / "manifests/net.toml").write_text(text)
+    weights = branch / "manifests/weights.bin"
+    weights.touch()
+    accept(branch)
+    commit(branch, "weights")
+    notes = [
+        run_exporter(branch, "check").stdout,
+        run_exporter(branch, "baseline").stderr,
+        run_exporter(branch, "doctor").stdout,
+    ]
+    note = "manifests/weights.bin: git ignores it, so CI does not have it for 1 model (net);"
+    assert [note in text for text in notes] == [True] * 3
+    run_git(branch, "checkout", "-q", "topic")
+    run_git(branch, "reset", "-q", "--hard", "main")
+    # The branch has the results of a green export, and then no weights: they are no results.
+    weights.unlink()
+    code, output, errors = run_gate(branch)
+    assert code == 1, output + errors
+    assert "net/17..18/cpu" in output
+    assert "other/" not in output
+    sentence = "manifests/weights.bin: does not exist here, and git ignores it: 1 model (net)"
+    assert sentence in errors
+    message = "git ignores it, so fetch it first: see docs/ci.md, section 'Weights that git"
+    assert message in run_exporter(branch, "check").stderr
+    for edited, blocked, finding in (
+        # An entry that no longer needs the file is compared with that of the revision.
+        (text.replace('weights = "weights.bin"\n', ""), 1, "relaxed: weights: weights.bin -> "),
+        (
+            text.replace('weights = "weights.bin"', 'weights = "other.bin"'),
+            0,  # a warning of the policy, as it is with the files
+            "redefined: weights: weights.bin -> other.bin",
+        ),
+        (
+            text.replace('weights = "weights.bin"\ntolerance = { atol = 1e-6 }\n', ""),
+            1,
+            "relaxed: tolerance",
+        ),
+    ):
+        (branch / "manifests/other.bin").touch()
+        (branch / "manifests/net.toml").write_text(edited)
+        accept(branch)
+        code, output, errors = run_gate(branch)
+        assert (code, finding in output) == (blocked, True), output + errors
+
+
 @pytest.mark.parametrize(
     ("revision", "code", "message"),
     [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,10 @@ from exporter.core.errors import (
     Problem,
     shorten_problems,
 )
+from exporter.core.git import list_ignored_files
 from exporter.core.text import join_lines, join_names, pluralize
 from exporter.manifest import Manifest, Style, load_project
+from exporter.manifest.rules.layers import UNTRACKED_SECTION
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
@@ -233,7 +236,40 @@ def open_project(root: Path) -> Manifest:
     )
     for problem in shorten_problems(invalid):
         print_problem(problem)
+    for name, models in manifest.missing_files.items():
+        print_error(
+            f"{name}: does not exist here, and git ignores it: {_count_models(models)} cannot be "
+            f"exported; fetch it first: see {UNTRACKED_SECTION}"
+        )
     return manifest
+
+
+def _count_models(names: Collection[str]) -> str:
+    return f"{pluralize(len(names), 'model')} ({join_names([*names])})"
+
+
+def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each data file that CI does not have, because git ignores it.
+
+    With `weights_sha256` the entry says which file CI has to fetch, so there is no note.
+    """
+    models: dict[str, dict[str, None]] = {}
+    for spec in manifest.models:
+        for name in spec.data_files if not spec.weights_sha256 else ():
+            models.setdefault(name, {})[spec.id] = None
+    root = Path(manifest.project.root)
+    for name in list_ignored_files(root, models.keys(), environment):
+        yield (
+            f"{name}: git ignores it, so CI does not have it for {_count_models(models[name])}; "
+            f"see {UNTRACKED_SECTION}"
+        )
+
+
+def print_ignored_files(root: Path, environment: Mapping[str, str]) -> None:
+    """Print a note for each file of `describe_ignored_files`; none without a valid project."""
+    with suppress(ExporterError):
+        for note in describe_ignored_files(load_project(root, keep_invalid=True), environment):
+            print_error(f"note: {note}")
 
 
 def print_file_problems(manifest: Manifest) -> None:

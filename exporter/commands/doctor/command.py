@@ -10,6 +10,7 @@ import click
 
 from exporter.cli.entry_point import BUILT_IN
 from exporter.cli.options import json_option, root_option
+from exporter.cli.output.tables import describe_ignored_files
 from exporter.cli.output.terminal import print_document, print_line
 from exporter.commands.doctor.doctor import (
     Diagnosis,
@@ -76,6 +77,8 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
     yield finding
     if manifest is None:
         return
+    for note in describe_ignored_files(manifest, os.environ):
+        yield Diagnosis.note("weights", note)
     yield from examine_environments(manifest.project)
     yield from examine_devices(manifest, environment)
     yield from examine_build(manifest)

@@ -12,6 +12,7 @@ import click
 
 from exporter.api.finished_file import make_finished_entry, prove_spec
 from exporter.cli.options import root_option
+from exporter.cli.output.tables import print_ignored_files
 from exporter.cli.output.terminal import choose_color, is_terminal, print_error, print_line
 from exporter.commands.recording.entry import choose_id
 from exporter.commands.recording.file_changes import apply_changes
@@ -168,6 +169,8 @@ def _write_entries(
                         observation, entry, contracts[0], records, project, starter
                     )
             _apply(entry, project, flags)
+    if not flags.get("dry_run"):
+        print_ignored_files(root, os.environ)
     return max(codes, default=ExitCode.OK)
 
 

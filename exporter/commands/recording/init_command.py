@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
+from exporter.cli.output.tables import print_ignored_files
 from exporter.cli.output.terminal import is_terminal, print_error, print_line, print_table
 from exporter.commands.recording.file_changes import apply_changes
 from exporter.commands.recording.new_project import list_actions, prepare_project
@@ -35,6 +37,8 @@ def init(root: Path, ci: str | None, *, pre_commit: bool, dry_run: bool, yes: bo
     if changes and not yes and is_terminal():
         click.confirm("write these files?", default=True, abort=True)
     apply_changes(changes)
+    if ci:
+        print_ignored_files(root, os.environ)
     print_line("next: `exporter export`, then accept the results with `exporter baseline`")
     if any(change.path.name == "example.toml" for change in changes):
         print_line("from your own script: `exporter record -- python export.py`")

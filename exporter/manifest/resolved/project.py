@@ -228,6 +228,8 @@ class Manifest(FrozenModel):
     models: Items[ModelSpec]
     problems: Items[Problem] = ()
     """The problems of manifest files that belong to none of these models."""
+    missing_files: dict[str, Items[str]] = Field(default_factory=dict)
+    """The models of each data file that does not exist here and that git ignores."""
 
     def find_model(self, id: str) -> ModelSpec:
         """Return the model of that ID.

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.core.files import TEXT_LIMIT, read_regular_file
+from exporter.core.git import list_ignored_files
 from exporter.manifest.resolved.model import Bound, Expectation, Skip, Tolerance
 from exporter.manifest.schema.entry import (
     ConditionTable,
@@ -50,6 +51,8 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: The option with a list of types of modules.
 FUNCTIONS = "export_modules_as_functions"
 SAVED_MODELS = (".pt2", ".pt")
+#: Where the ways to get such a file in CI are described.
+UNTRACKED_SECTION = "docs/ci.md, section 'Weights that git does not have'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,14 @@ class ProjectFacts:
     """The devices whose environment pins a release of ONNX Runtime."""
     files: set[Path] = field(default_factory=set)
     """Every existing file that an entry names."""
+    missing_files: dict[str, list[str]] = field(default_factory=dict)
+    """The models of each data file that does not exist and that git ignores."""
     _modules: dict[Path, _ModuleNames | Problem] = field(default_factory=dict)
+
+    @property
+    def is_revision(self) -> bool:
+        """Whether the files are those of a commit, which lacks the data files that git ignores."""
+        return self.fallback_root is not None
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -226,26 +236,34 @@ class EffectiveSettings:
                 key_path, f"{quote(text)} is outside the project; use a file inside it"
             )
             return text
-        return self.relate(key_path, text) if self._resolve_name(key_path, text) else text
+        name = self._resolve_name(key_path, text, is_data=True)
+        return self.relate(key_path, text) if name else text
 
     def list_folders(self) -> list[str]:
         """Return the folders in which the modules of a model are searched first."""
         return [str(self.project.root / self.own_layer.folder), str(self.project.root)]
 
-    def _resolve_name(self, key_path: KeyPath, text: str) -> str:
-        """Return the file relative to the project's root, or "" if it does not exist."""
+    def _resolve_name(self, key_path: KeyPath, text: str, *, is_data: bool = False) -> str:
+        """Return the file relative to the project's root, or "" if it does not exist.
+
+        At a revision, a data file need not exist: no promise depends on its content alone, and
+        hashes that one side lacks are not compared.
+        """
         if text.startswith("/") or "\\" in text or ":" in text:
             message = "expected a path relative to the manifest, with forward slashes"
             self.add_problem(key_path, f"{message}, got {quote(text)}")
             return ""
         name = posixpath.normpath(posixpath.join(self.find_layer(key_path).folder, text))
-        if self.project.find_file(name):
+        if self.project.find_file(name) or (is_data and self.project.is_revision):
             return name
         file, hint = self.project.root / name, ""
         with suppress(OSError):
             names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
             if close := difflib.get_close_matches(file.stem, names, n=1):
                 hint = f"; did you mean '{close[0]}{file.suffix}'?"
+        if is_data and list_ignored_files(self.project.root, [name], {}):
+            self.project.missing_files.setdefault(name, []).append(self.id)
+            hint = f"; git ignores it, so fetch it first: see {UNTRACKED_SECTION}"
         self.add_problem(key_path, f"the file {quote(name)} does not exist{hint}")
         return ""
 

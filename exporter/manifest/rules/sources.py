@@ -214,7 +214,9 @@ def resolve_depends(entry: EffectiveSettings) -> tuple[str, ...]:
         elif name.startswith("../"):
             message = f"{quote(pattern)} is outside the project; use files inside it"
             entry.add_problem((*path, index), message)
-        elif not any(file.is_file() for root in entry.project.roots for file in root.glob(name)):
+        elif not entry.project.is_revision and not any(
+            file.is_file() for file in entry.project.root.glob(name)
+        ):
             entry.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
         files.append(posixpath.relpath(name, entry.own_layer.folder or "."))
     return tuple(files)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.core.git import find_git_folder, find_head, find_last_change, list_versions
+from exporter.core.git import (
+    find_git_folder,
+    find_head,
+    find_last_change,
+    list_ignored_files,
+    list_versions,
+)
 from tests.integration.project import run_git
 
 
@@ -75,3 +81,26 @@ def test_a_worktree_shares_the_folder_of_its_repository(tmp_path: Path) -> None:
     run_git(tmp_path / "main", "commit", "-qm", "first", "--allow-empty")
     run_git(tmp_path / "main", "worktree", "add", "-q", "../other")
     assert find_git_folder(tmp_path / "other") == tmp_path / "main/.git"
+
+
+def test_files_that_a_clone_does_not_have(tmp_path: Path) -> None:
+    root = tmp_path / "repository/project"
+    (root / "data").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    assert list_ignored_files(root, ["a.pt"], os.environ) == ()  # no repository
+    run_git(root.parent, "init", "-q")
+    (root.parent / ".gitignore").write_text("*.pt\n/project/data/\n!kept.pt\n")
+    for name in ("a.pt", "kept.pt", "forced.pt", "new.bin", "data/b.bin", "-c.pt"):
+        (root / name).touch()
+    run_git(root, "add", "-f", "forced.pt")
+    (root / "outer").symlink_to(tmp_path / "outside")
+    (root / "outer.bin").symlink_to(tmp_path / "outside/d.bin")
+    (root / "inner").symlink_to(root / "data")
+    names = ["a.pt", "kept.pt", "forced.pt", "new.bin", "data/b.bin", "-c.pt", "missing.pt"]
+    names += ["missing.bin", "outer/d.bin", "outer.bin", "inner/b.bin", "../e.pt", "new.bin/x"]
+    expected = ("a.pt", "data/b.bin", "-c.pt", "missing.pt")
+    expected += ("outer/d.bin", "outer.bin", "inner/b.bin", "../e.pt")
+    assert list_ignored_files(root, names, os.environ) == expected
+    assert list_ignored_files(root, ["kept.pt"], {}) == ()
+    assert list_ignored_files(root, [], os.environ) == ()
+    assert list_ignored_files(root, names, {"PATH": ""}) == ()
