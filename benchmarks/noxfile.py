@@ -99,7 +99,8 @@ def torch(session: nox.Session) -> None:
 def toolchains(session: nox.Session) -> None:
     """Run quick tests with the lowest, the pinned and the newest onnx, onnxscript, onnxruntime.
 
-    `-- --toolchain lowest` selects one, `-- tests/unit` other tests.
+    `-- --toolchain lowest` selects one, `-- tests/unit` other tests. `-- --toolchain transformers`
+    runs the flow with the newest release of that package beside the pinned ones.
     """
     run_shared(session, "python", "-m", "benchmarks.toolchains", *session.posargs)
 

@@ -1,8 +1,9 @@
 """Run the quick tests with other versions of onnx, onnxscript and ONNX Runtime.
 
 `lowest` are the lower bounds of pyproject.toml, `pinned` the installed packages, and `newest` the
-newest releases with pre-releases. torch is the installed one. Exits with 1 if `lowest` or `pinned`
-fails; `newest` may fail, because a fix for it may not exist yet.
+newest releases with pre-releases. torch is the installed one. A package is a toolchain with its
+newest release beside the installed packages, so a failure says which release broke what. Exits with
+1 if a toolchain fails, except `newest`, because a fix for a pre-release may not exist yet.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ QUICK_TESTS = (
     "tests/worker/verify",
     "tests/integration/test_export_to_gate.py",
 )
+#: From `init` to the gate, and models that generate: what a newcomer with the newest releases does.
+FLOW = ("tests/integration/test_export_to_gate.py", "tests/integration/test_generation.py")
+TOOLCHAINS = ("lowest", "pinned", "newest")
+#: Packages whose newest release is a toolchain of its own.
+RELEASES = ("torch", *PACKAGES, "transformers")
 _MAY_FAIL = "newest"
 
 
@@ -54,8 +60,10 @@ def make_requirements(toolchain: str, bounds: dict[str, str]) -> tuple[str, ...]
             return tuple(f"{name}=={version}" for name, version in bounds.items())
         case "newest":
             return tuple(f"{name}>={version}" for name, version in bounds.items())
-        case _:
+        case "pinned":
             return ()
+        case package:
+            return (package,)
 
 
 def run_tests(toolchain: str, bounds: dict[str, str], tests: list[str]) -> bool:
@@ -70,9 +78,11 @@ def run_tests(toolchain: str, bounds: dict[str, str], tests: list[str]) -> bool:
     except InstallationFailure as error:
         print(f"{toolchain}: cannot be installed: {error}")
         return False
-    versions = ", ".join(f"{name} {installed.packages[name]}" for name in ("torch", *PACKAGES))
+    found = (name for name in RELEASES if name in installed.packages)
+    versions = ", ".join(f"{name} {installed.packages[name]}" for name in found)
     print(f"{toolchain}: {versions}", flush=True)
-    command = [str(installed.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    selected = tests or [*(QUICK_TESTS if toolchain in TOOLCHAINS else FLOW)]
+    command = [str(installed.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *selected]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     seconds = time.monotonic() - started
     print(f"{toolchain}: {'passed' if not code else 'failed'} in {seconds:.0f} s", flush=True)
@@ -83,12 +93,12 @@ def main(arguments: list[str]) -> int:
     """Run the tests with each toolchain."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tests", nargs="*", default=[])
-    choices = ("lowest", "pinned", "newest")
+    choices = (*TOOLCHAINS, *RELEASES)
     parser.add_argument("--toolchain", action="append", choices=choices)
     options = parser.parse_args(arguments)
     bounds = read_lower_bounds(ROOT / "pyproject.toml")
-    tests = options.tests or list(QUICK_TESTS)
-    passed = {name: run_tests(name, bounds, tests) for name in options.toolchain or choices}
+    selected = options.toolchain or TOOLCHAINS
+    passed = {name: run_tests(name, bounds, options.tests) for name in selected}
     return int(any(not each for name, each in passed.items() if name != _MAY_FAIL))
 
 
