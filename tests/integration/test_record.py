@@ -113,7 +113,7 @@ def root(tmp_path: Path) -> Path:
 def find_portable_entries(root: Path) -> Path:
     """Return the folder of the entries; their texts name the schema and no absolute path."""
     folder = root / "manifests"
-    for path in folder.rglob("*.*"):
+    for path in (*folder.rglob("*.toml"), *folder.rglob("*.py")):
         assert str(root) not in path.read_text(), f"{path.name} has an absolute path"
     first = {path.read_text().split("\n")[0] for path in folder.glob("*.toml")}
     assert first == {"#:schema manifest.schema.json"}
@@ -435,7 +435,8 @@ class Net(nn.Module):
 
 
 torch.manual_seed(7)
-model = Net(lambda x: x * 2).eval()
+scale = float(os.environ.get("SCALE", "2"))
+model = Net(lambda x: x * scale).eval()
 if os.path.exists("saves"):
     torch.save(model.state_dict(), "last.pt")
 torch.onnx.export(model, (torch.zeros(2, 4),), "net.onnx")
@@ -458,3 +459,79 @@ def test_an_export_replays_a_script_without_changing_its_files(tmp_path: Path) -
     done = run_exporter(root, "export", "--force", "--no-store", code=ExitCode.RED)
     assert "last.pt: the script writes it before its export" in done.stdout
     assert (root / "last.pt").read_text() == "precious"
+
+
+TRAINING = """
+import torch
+from torch import nn
+from helpers import Scale
+
+WIDTH = 6
+
+
+class Net(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.layer, self.scale, self.act = nn.Linear(WIDTH, 8), Scale(), act
+
+    def forward(self, x):
+        return self.act(self.scale(self.layer(x)))
+
+
+torch.manual_seed(7)
+model = Net(lambda x: x.relu() + 1)
+model.layer = nn.Linear(WIDTH, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    model(torch.randn(4, WIDTH)).square().mean().backward()
+    optimizer.step()
+with open("runs.txt", "a") as log:
+    log.write("trained\\n")
+SAVE
+model.eval()
+torch.onnx.export(model, (torch.zeros(2, WIDTH),), "net.onnx", opset_version=17, dynamo=False)
+"""
+
+
+@pytest.mark.parametrize("save", ["", "torch.save(model.state_dict(), 'last.pt')"])
+def test_a_script_trains_once_when_it_is_recorded(root: Path, save: str) -> None:
+    tool = root / "tools"
+    tool.mkdir()
+    (tool / "helpers.py").write_text(
+        "from torch import nn\nclass Scale(nn.Module):\n    def forward(self, x): return x * 3\n"
+    )
+    (tool / "train.py").write_text(TRAINING.replace("SAVE", save))
+    ran = run_exporter(root, "record", "--yes", "--", sys.executable, "tools/train.py")
+    assert ran.returncode == ExitCode.OK, ran.stdout + ran.stderr
+    assert "net.onnx against net: pass" in ran.stdout
+    folder = find_portable_entries(root)
+    entry = tomli.loads((folder / "net.toml").read_text())["models"]["net"]
+    assert entry["weights"] == ("../last.pt" if save else "models/net.pt")
+    assert ("commit or ignore it as you do with checkpoints" in ran.stdout) is not save
+    text = (folder / "models/net.py").read_text()
+    assert "WIDTH = 6\n" in text
+    assert 'parents[2] / "tools"' in text
+    assert "optimizer" not in text
+    before = read_files(root)
+    run_exporter(root, "export", code=ExitCode.OK)
+    assert {name: each for name, each in read_files(root).items() if name in before} == before
+    assert (root / "runs.txt").read_text() == "trained\n"
+    if not save:  # a second run of the script has other weights
+        (root / "tools/train.py").write_text(
+            TRAINING.replace("SAVE", "").replace("range(3)", "range(4)")
+        )
+        check = ("record", "--check", "--", sys.executable, "tools/train.py")
+        ran = run_exporter(root, *check, code=ExitCode.RED)
+        assert "weights: the script's run has other values than net.pt" in ran.stdout
+
+
+def test_an_untrained_model_of_a_script_that_trains_has_no_captured_weights(root: Path) -> None:
+    """The weights of another model are no proof that these are trained."""
+    other = "other = Net(lambda x: x)\nother.layer = nn.Linear(WIDTH, 5)\n"
+    text = TRAINING.replace("SAVE", other).replace("export(model,", "export(other,")
+    (root / "train.py").write_text(text)
+    (root / "helpers.py").write_text("from torch.nn import Identity as Scale\n")
+    command = ("record", "--yes", "--", sys.executable, "train.py")
+    ran = run_exporter(root, *command, code=ExitCode.RED)
+    assert "other weights than the script's, which no file has" in ran.stderr
+    assert not (root / "manifests").exists()

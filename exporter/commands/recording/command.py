@@ -32,6 +32,7 @@ from exporter.commands.recording.sources import (
     describe_with_function,
 )
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import copy_file
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.loader import load_settings
@@ -132,7 +133,7 @@ def _write_entries(
     folder = root / settings.manifests
     has_entries = any(folder.rglob("*.toml"))
     models = load_project(root, keep_invalid=True).models if has_entries else ()
-    files = {path.stem for pattern in ("*.toml", "models/*.py") for path in folder.glob(pattern)}
+    files = {path.stem for pattern in ("*.toml", "models/*.*") for path in folder.glob(pattern)}
     project = TargetProject(
         root=root,
         settings=settings,
@@ -183,6 +184,14 @@ def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, 
     for change in prepared.changes:
         verb = "created" if change.before is None else "updated"
         print_line(f"{verb} {change.path.relative_to(project.root).as_posix()}")
+    if prepared.captured:
+        recorded, path = prepared.captured
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        copy_file(recorded, part)
+        part.replace(path)
+        text = "the weights of this run; commit or ignore it as you do with checkpoints"
+        print_line(f"created {path.relative_to(project.root).as_posix()}: {text}")
 
 
 def _compare(

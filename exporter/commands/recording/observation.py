@@ -77,6 +77,8 @@ class ScriptRun(FrozenModel):
     """The working directory at the start."""
     index: int = 0
     """The number of the export in its process, from 1."""
+    line: int = 0
+    """The line of the export in the script; 0 if another file calls it."""
 
 
 class Observation(FrozenModel):
@@ -88,13 +90,17 @@ class Observation(FrozenModel):
     construction: Construction = Construction()
     script: ScriptRun = ScriptRun()
     state: str = ""
-    """The file with the state of the model; its name is its hash."""
+    """The file with the state of the model; its name has its hash."""
     sample: str = ""
     """The file with the inputs and outputs of the call; "" if there was no call."""
     is_loaded: bool = False
-    """Whether the process loaded a state into a model of this class."""
+    """Whether the process loaded a state into a model of this class, or the whole model."""
+    has_trained: bool = False
+    """Whether an optimizer of the process changed weights."""
+    is_trained: bool = False
+    """Whether an optimizer or a loaded file set each weight of this model."""
     files: Items[str] = ()
-    """The absolute paths of the files with tensors that the process loaded."""
+    """The absolute paths of the files with tensors that the process loaded or saved."""
     tensors: Items[ObservedTensor] = ()
     outputs: Items[ObservedOutput] = ()
     constants: Items[Constant] = ()
@@ -182,7 +188,8 @@ class ProbeResult(FrozenModel):
     difference: str = ""
     """The difference from the observed model; "" if it gives the observed outputs."""
     weights: str = ""
-    """The absolute path of the file that has the observed weights; "" if there is none."""
+    """The absolute path of the file that has the observed weights, which may be the recording; ""
+    if there is none."""
     weights_names: StateNames = StateNames()
     is_drawn: bool = False
     """Whether the observed weights are initial values, which only the script's process has."""

@@ -26,9 +26,9 @@ from exporter.commands.recording.file_changes import FileChange, read_text
 from exporter.commands.recording.observation import FileInterface, Observation, ProbeResult
 from exporter.commands.recording.sources import Source, list_sources
 from exporter.core.errors import ExitCode, ExporterError, Location
-from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, read_regular_file
+from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, copy_file, read_regular_file
 from exporter.core.text import format_requirement
-from exporter.manifest import ModelSpec, Project
+from exporter.manifest import ModelSpec, Project, StateNames
 from exporter.manifest.loader import load_layers
 from exporter.manifest.rules.invalid_entries import make_empty_spec
 from exporter.manifest.rules.python_code import UnreadableForward, find_class
@@ -158,6 +158,8 @@ class PreparedEntry:
     """The keys of the existing entry that do not promise what the script exports."""
     problem: str = ""
     """Why there is no complete entry; "" if there is one."""
+    captured: tuple[Path, Path] | None = None
+    """The weights of the script's run, and the file that gets them; None if a file has them."""
     drawn_weights: str = ""
     """The file with the initial weights of the script, which the entry draws again; "" if they are
     those of the entry."""
@@ -236,7 +238,10 @@ class _Draft:
                 drawn = observation.state if probe.is_drawn else ""
                 return replace(prepared, drawn_weights=drawn), (spec,)
             problem = spec
-        if not finals:
+        if observation.has_trained:
+            problem += "; the script trains before its export, so no export runs it again: move "
+            problem += "the class, or a function that builds the model, to a module of its own"
+        elif not finals:
             problem += "; move it to its module, or export in a script of the project"
         return PreparedEntry(id=self.id, problem=problem), ()
 
@@ -255,11 +260,19 @@ class _Draft:
     ) -> tuple[ModelSpec | str, ProbeResult]:
         """Return the contract with the measured facts, or why the source is not the model's."""
         draft = format_entry(self.id, observation, source, None, str(self.stage))
-        probe = self._probe(self._load(self.id, draft, source), observation)
+        of_script = bool(source.builder) or self._names_script(source, observation)
+        probe = self._probe(self._load(self.id, draft, source), observation, of_script)
         if probe.problem:
             return probe.problem, probe
         if probe.difference:
             return f"{source.text} builds a model with {probe.difference}", probe
+        if probe.weights and not Path(probe.weights).is_relative_to(self.project.root):
+            weights = self.stage / _name_weights(self.id)
+            weights.unlink(missing_ok=True)
+            copy_file(Path(observation.state), weights)
+            probe = probe.model_copy(
+                update={"weights": str(weights), "weights_names": StateNames()}
+            )
         draft = format_entry(self.id, observation, source, probe, str(self.stage))
         return self._load(self.id, draft, source), probe
 
@@ -267,6 +280,11 @@ class _Draft:
         self, source: Source, observation: Observation, probe: ProbeResult
     ) -> PreparedEntry:
         """Return the entry as the changes of the project's files."""
+        captured = None
+        if Path(probe.weights).is_relative_to(self.stage):
+            weights = self.target.parent / _name_weights(self.id)
+            captured = (Path(observation.state), weights)
+            probe = probe.model_copy(update={"weights": str(weights)})
         text = format_entry(self.id, observation, source, probe, str(self.target.parent))
         before = None
         differences: dict[str, str] = {}
@@ -278,7 +296,11 @@ class _Draft:
         if source.builder:
             path = self.target.parent / "models" / f"{self.id}.py"
             changes.append(FileChange(path=path, text=source.builder, before=read_text(path)))
-        return PreparedEntry(id=self.id, changes=tuple(changes), differences=differences)
+        if captured and captured[1].exists() and not differences:
+            differences["weights"] = f"the script's run has other values than {captured[1].name}"
+        return PreparedEntry(
+            id=self.id, changes=tuple(changes), captured=captured, differences=differences
+        )
 
     def _measure(self, source: Source) -> dict[str, Any]:
         """Return the facts of `measure_source`."""
@@ -327,15 +349,26 @@ class _Draft:
         except ExporterError as error:
             return "; ".join(problem.message for problem in error.problems)
 
-    def _probe(self, spec: ModelSpec | str, observation: Observation) -> ProbeResult:
+    def _names_script(self, source: Source, observation: Observation) -> bool:
+        name = source.text.partition(":")[0].removesuffix(".py").replace("/", ".")
+        return name.rpartition(".")[2] == Path(observation.script.file).stem
+
+    def _probe(
+        self, spec: ModelSpec | str, observation: Observation, is_of_script: bool
+    ) -> ProbeResult:
         """Return the facts about a model, or the problem of its entry."""
         if isinstance(spec, str):
             return ProbeResult(problem=spec)
-        arguments = {"spec": spec, "observation": observation}
+        arguments = {"spec": spec, "observation": observation, "is_of_script": is_of_script}
         try:
             return _call("probe", arguments, ProbeResult, self.project)
         except ChildFailure as failure:
             return ProbeResult(problem=f"the process of the model {failure}")
+
+
+def _name_weights(id: str) -> str:
+    """Return the path below the manifest of weights that no file of the project has."""
+    return f"models/{id}.pt"
 
 
 def _call(

@@ -6,7 +6,7 @@ import ast
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,16 +14,19 @@ from typing import Any
 
 import tomli
 
+from exporter.commands.recording.excerpt import Excerpt, NoExcerpt, Script
 from exporter.commands.recording.observation import Construction, Observation, ObservedTensor
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.core.frozen_model import Plain
 from exporter.manifest.rules.python_code import UnreadableForward, find_class, read_forward
-from exporter.manifest.syntax.python_source import find_module_file, parse_python
+from exporter.manifest.syntax.python_source import find_module_file, list_names, parse_python
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.report.pages.templates import render_script
 
 _FUNCTION = "build"
+#: Its name in a file with statements of a script, which may have such a function.
+_FUNCTIONS = (_FUNCTION, "build_model", "build_exported_model")
 #: In code, the folder of the project.
 ROOT_MARK = "PROJECT_ROOT"
 _PATH = "Path(__file__).parents[{depth}]"
@@ -63,7 +66,9 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
     if observation.kind == "export" and inside:
         if construction.name and not runs_at_import:
             reason = f"the arguments of {observation.label} do not give the exported model"
-        yield _write_script(observation, id, root, folder, reason)
+        yield from _copy_statements(observation, id, root, folder, reason, quotes=is_main)
+        if not observation.has_trained:
+            yield _write_script(observation, id, root, folder, reason)
 
 
 def _is_own(file: str, root: Path) -> bool:
@@ -113,33 +118,109 @@ def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> 
     code, reason = construction.code, construction.reason
     modules = {*construction.imports}
     if not code:
-        words = ", ".join(f"{key}={value!r}" for key, value in (construction.init or {}).items())
-        code = f"{construction.module}.{construction.name}({words})"
+        code = _format_call(construction)
         modules = {construction.module}
-    located = re.sub(rf"'{re.escape(str(root))}/([^'\\]+)'", rf"str({ROOT_MARK} / '\1')", code)
+    located = _locate_paths(code, root)
     if located != code:
         code, reason = located, reason or "an argument is a path of the project"
         modules.add("pathlib")
-    depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
-    inserted = []
-    for each in construction.folders:
-        if Path(each) != root and _is_own(each, root):
-            relative = Path(os.path.relpath(each, root)).as_posix()
-            path = f'{_PATH.format(depth=depth)} / "{relative}"'
-            inserted.append(f"sys.path.insert(0, str({path}))  # the folder of the script")
+    inserted = _insert_folders(construction.folders, root, folder)
     imports = [f"import {module}" for module in sorted(modules)]
     reason = reason or "its imports need the folder of the script"
     if inserted:
         imports = ["import sys", "from pathlib import Path", "", *inserted, "", *imports]
     values = {"builds": _name_class(observation, root), "imports": "\n".join(imports)}
-    values["code"] = code.replace(ROOT_MARK, f"pathlib.{_PATH.format(depth=depth)}")
+    values["code"] = _place_root(code, root, folder)
     return _render_source("recorded_code.py", id, reason, **values)
 
 
-def _render_source(template: str, id: str, reason: str, **values: Any) -> Source:
+def _locate_paths(code: str, root: Path) -> str:
+    """Return code with paths of the project below `ROOT_MARK`."""
+    return re.sub(rf"'{re.escape(str(root))}/([^'\\]+)'", rf"str({ROOT_MARK} / '\1')", code)
+
+
+def _place_root(code: str, root: Path, folder: Path) -> str:
+    depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
+    return code.replace(ROOT_MARK, f"pathlib.{_PATH.format(depth=depth)}")
+
+
+def _insert_folders(folders: Iterable[str], root: Path, folder: Path) -> list[str]:
+    """Return the lines that add folders of the project to Python's path."""
+    depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
+    inserted = []
+    for each in folders:
+        if Path(each) != root and _is_own(each, root):
+            relative = Path(os.path.relpath(each, root)).as_posix()
+            path = f'{_PATH.format(depth=depth)} / "{relative}"'
+            inserted.append(f"sys.path.insert(0, str({path}))  # the folder of the script")
+    return inserted
+
+
+def _copy_statements(
+    observation: Observation, id: str, root: Path, folder: Path, reason: str, *, quotes: bool
+) -> Iterator[Source]:
+    """Yield sources whose file has the statements of the script that define the model.
+
+    `quotes`: The class is in the script itself, so the expression of the model is tried first.
+    """
+    construction, run = observation.construction, observation.script
+    package = run.module if Path(run.file).stem == "__main__" else run.module.rpartition(".")[0]
+    with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError, NoExcerpt):
+        script = Script(Path(run.file), package)
+        if construction.name and quotes:
+            code = construction.code or _format_call(construction)
+            with suppress(NoExcerpt):
+                module = run.module or Path(run.file).stem
+                excerpt = script.quote(_locate_paths(code, root), module)
+                yield _write_excerpt(excerpt, observation, id, root, folder, reason)
+        for excerpt in script.list_builds(run.line):
+            yield _write_excerpt(excerpt, observation, id, root, folder, reason)
+
+
+def _format_call(construction: Construction) -> str:
+    words = (f"{key}={value!r}" for key, value in (construction.init or {}).items())
+    return f"{construction.module}.{construction.name}({', '.join(words)})"
+
+
+def _write_excerpt(
+    excerpt: Excerpt, observation: Observation, id: str, root: Path, folder: Path, reason: str
+) -> Source:
+    run = observation.script
+    texts = [*excerpt.imports]
+    code = _place_root(excerpt.result, root, folder)
+    others = {name for name in observation.construction.imports if f"{name}." in excerpt.result}
+    known = {name for text in texts for name in list_names(ast.parse(text).body)}
+    if code != excerpt.result:
+        others.add("pathlib")
+    texts += [f"import {name}" for name in sorted(others) if name.partition(".")[0] not in known]
+    folders = [run.folder if run.module else str(Path(run.file).parent)]
+    future = [text for text in texts if text.startswith("from __future__ ")]
+    inserted = _insert_folders(folders, root, folder)
+    if inserted:
+        head = ["import sys", "from pathlib import Path", "", *inserted, ""]
+        texts = [*future, *head, *(text for text in texts if text not in future)]
+    defined = {name for text in excerpt.definitions for name in list_names(ast.parse(text).body)}
+    function = next(name for name in _FUNCTIONS if name not in defined)
+    return _render_source(
+        "recorded_excerpt.py",
+        id,
+        reason,
+        function=function,
+        builds=_name_class(observation, root),
+        script=run.module or Path(run.file).name,
+        imports="\n".join(texts),
+        definitions=excerpt.definitions,
+        body=excerpt.body,
+        code=code,
+    )
+
+
+def _render_source(
+    template: str, id: str, reason: str, *, function: str = _FUNCTION, **values: Any
+) -> Source:
     """Return a source whose function is in a file of its own."""
-    text = render_script(f"new/{template}", id=id, reason=reason, **values)
-    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=f"{text.rstrip()}\n", reason=reason)
+    text = render_script(f"new/{template}", id=id, reason=reason, function=function, **values)
+    return Source(text=f"models/{id}.py:{function}", builder=f"{text.rstrip()}\n", reason=reason)
 
 
 def _name_class(observation: Observation, root: Path) -> str:

@@ -1,9 +1,9 @@
-"""The guard of a replay: a script that runs again to build its model changes no file of the user.
+"""The guard of a script's code that builds its model: it trains nothing and changes no file.
 
 `exporter record` writes a function that runs the user's script up to its export if nothing else
-builds the model. What the script writes before, such as a checkpoint, it would write again in each
-export. Python reports its own writes to a hook. Writers in native code do not: those of PyTorch and
-safetensors are replaced meanwhile, and on Linux the system refuses the rest.
+builds the model. What the script does before, such as training or writing a checkpoint, it would do
+again in each export. Python reports its own writes to a hook. Writers in native code do not: those
+of PyTorch and safetensors are replaced meanwhile, and on Linux the system refuses the rest.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from exporter.core.toml_table import read_setting
 from exporter.records.record import Stage
@@ -34,7 +37,7 @@ _CHANGES = {
     "os.symlink": (1,),
     "shutil.rmtree": (0,),
 }
-_FIX = "name a function or a class that builds the model without these writes as `source`"
+_FIX = "name a function or a class that builds the model without it as `source`"
 
 
 def is_replay(source: object) -> bool:
@@ -88,6 +91,26 @@ class _Guard:
             if each.is_relative_to(root) and not is_private:
                 self.refused.append(each.relative_to(root).as_posix())
                 raise PermissionError(errno.EACCES, "is not written by a replay", str(named))
+
+
+@contextmanager
+def refuse_work(root: Path) -> Iterator[None]:
+    """Refuse writes, as `refuse_writes` does, and each step of an optimizer.
+
+    Raises:
+        Failure: Stage `source`, at such a step or after a refused write.
+    """
+
+    def refuse(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        message = f"the script trains before its export ({type(optimizer).__name__}), and an "
+        raise Failure(Stage.SOURCE, f"{message}export must not train again; {_FIX}")
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        with refuse_writes(root):
+            yield
+    finally:
+        handle.remove()
 
 
 @contextmanager

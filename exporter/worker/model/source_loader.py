@@ -34,7 +34,7 @@ from exporter.worker.model import captured_models
 from exporter.worker.model.generation import require_package
 from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.model.model_kinds import Model, ScriptedFunction, is_compiled
-from exporter.worker.model.replay import is_replay, refuse_writes
+from exporter.worker.model.replay import is_replay, refuse_work
 from exporter.worker.model.weight_files import load_weights
 from exporter.worker.process.failure import Failure, report_invalid_entry, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
@@ -147,7 +147,7 @@ def _build_model(spec: ModelSpec, root: Path) -> Any:
         parameters = f"{spec.source.rpartition(':')[2]}{signature}"
         message = f"`init` does not fit {parameters}: {error}; change `init` or the parameters"
         raise Failure(Stage.SOURCE, message) from error
-    with refuse_writes(root) if is_replay(source) else nullcontext():
+    with refuse_work(root) if is_replay(source) else nullcontext():
         return source(**spec.init)
 
 

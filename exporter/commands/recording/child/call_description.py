@@ -102,11 +102,11 @@ def list_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _store(content: object, folder: Path) -> str:
-    """Write tensors to a file whose name is its hash; return its path."""
+    """Write tensors to a file whose name is its hash, with a suffix of weights; return its path."""
     part = folder / f"{os.getpid()}-{threading.get_ident()}.part"
     with part.open("wb") as file:
         torch.save(content, file)
-    return str(part.replace(folder / hash_file(part)))
+    return str(part.replace(folder / f"{hash_file(part)}.pt"))
 
 
 def list_parameters(model: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Observe a Python process: constructors, loaded weights and calls of `torch.onnx.export`.
+"""Observe a Python process: constructors, weights and calls of `torch.onnx.export`.
 
 A generated `sitecustomize.py` calls `install` in each Python process of the command. Nothing here
 changes a result of the process, and no error here reaches it.
@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -42,9 +42,12 @@ def install(output: str, model: str = "", package: str = "") -> None:
     actions: dict[str, Callable[[Any], None]] = {
         "torch.nn.modules.module": observer.watch_modules,
         "torch.serialization": functools.partial(observer.watch_files, reads="load", writes="save"),
+        "torch.optim.optimizer": observer.watch_training,
         "torch.onnx": observer.watch_exports,
         "safetensors": functools.partial(observer.watch_files, reads="safe_open"),
-        "safetensors.torch": functools.partial(observer.watch_files, writes="save_file"),
+        "safetensors.torch": functools.partial(
+            observer.watch_files, reads="load_file", writes="save_file"
+        ),
     }
     sys.meta_path.insert(0, _Finder(actions))
     (Path(output) / f"{os.getpid()}.started").touch()
@@ -86,6 +89,9 @@ class _Observer:
         self._started: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._constructions: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
         self._loaded: set[type] = set()
+        self._has_trained = False
+        #: Tensors that a file has or an optimizer changed: by address, a reference to it.
+        self._known: dict[int, Any] = {}
         self._files: dict[str, None] = {}
         self._count = 0
         self._lock = threading.Lock()
@@ -119,8 +125,11 @@ class _Observer:
         @functools.wraps(load)
         def load_state(module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
             result = load(module, state, *args, **kwargs)
-            types = {type(module), *map(type, module.modules())}
-            self._loaded |= {each for each in types if not each.__module__.startswith("torch.")}
+            self._add_loaded(module)
+            with suppress(Exception):
+                names = [name for name, each in state.items() if self._is_known(each)]
+                weights = module.state_dict(keep_vars=True)
+                self._add_known(weights[name] for name in names if name in weights)
             return result
 
         owner.load_state_dict = load_state
@@ -129,6 +138,34 @@ class _Observer:
             module.register_module_forward_hook(
                 self._leave_call, with_kwargs=True, always_call=True
             )
+
+    def _add_loaded(self, module: Any) -> None:
+        types = {type(module), *map(type, module.modules())}
+        self._loaded |= {each for each in types if not each.__module__.startswith("torch.")}
+
+    def watch_training(self, module: Any) -> None:
+        """Store the weights that an optimizer changes."""
+
+        def store(optimizer: Any, *_: Any) -> None:
+            self._has_trained = True
+            self._add_known(each for group in optimizer.param_groups for each in group["params"])
+
+        module.register_optimizer_step_post_hook(store)
+
+    def _add_known(self, tensors: Iterable[Any]) -> None:
+        self._known.update((each.data_ptr(), weakref.ref(each)) for each in tensors)
+
+    def _is_known(self, tensor: Any) -> bool:
+        reference = self._known.get(tensor.data_ptr())
+        known = reference() if reference else None
+        return known is not None and known.data_ptr() == tensor.data_ptr()
+
+    def _is_trained(self, model: Any) -> bool:
+        """Return whether each weight is known, so that none has its initial value."""
+        with suppress(Exception):
+            weights = [each for each in model.parameters() if each.is_floating_point()]
+            return bool(weights) and all(map(self._is_known, weights))
+        return False
 
     def _forget(self, key: int, _: object) -> None:
         self._constructions.pop(key, None)
@@ -141,7 +178,10 @@ class _Observer:
             @functools.wraps(load)
             def observed_load(file: Any, *args: Any, **kwargs: Any) -> Any:
                 self._add_path(file)
-                return load(file, *args, **kwargs)
+                result = load(file, *args, **kwargs)
+                with suppress(Exception):
+                    self._add_content(result)
+                return result
 
             setattr(module, reads, observed_load)
         if writes:
@@ -154,6 +194,17 @@ class _Observer:
                 return result
 
             setattr(module, writes, observed_save)
+
+    def _add_content(self, content: Any) -> None:
+        """Store the tensors of a file: those of a whole model, or of tables by name."""
+        if callable(getattr(content, "state_dict", None)):
+            self._add_loaded(content)
+            self._add_known(content.state_dict(keep_vars=True).values())
+        elif isinstance(content, Mapping):
+            for each in content.values():
+                self._add_content(each)
+        elif hasattr(content, "data_ptr"):
+            self._add_known([content])
 
     def _add_path(self, file: Any) -> None:
         with suppress(Exception):  # an open file has a name, and a buffer has none
@@ -176,7 +227,8 @@ class _Observer:
         self._depth += 1
         try:
             number = self._choose_number()
-            content, file = self._observe_export(number, export, args, kwargs)
+            line = _find_line(inspect.currentframe())
+            content, file = self._observe_export(number, export, args, kwargs, line)
             try:
                 result = export(*args, **kwargs)
             except BaseException as error:
@@ -204,7 +256,7 @@ class _Observer:
             return self._count
 
     def _observe_export(
-        self, number: int, export: Callable[..., Any], args: Any, kwargs: Any
+        self, number: int, export: Callable[..., Any], args: Any, kwargs: Any, line: int
     ) -> tuple[dict[str, Any], Any]:
         """Store the call; return its description and the path of the file."""
         file = None
@@ -213,6 +265,7 @@ class _Observer:
             bound = signature.bind(*args, **kwargs).arguments
             file = bound.get("f")
             content = {"kind": "export", **self._describe_export(number, signature, bound)}
+            content["script"]["line"] = line
         except Exception as error:
             content = {"kind": "export", "problem": f"{type(error).__name__}: {error}"}
         self._write(content, number)
@@ -283,6 +336,8 @@ class _Observer:
                 "index": number,
             },
             "is_loaded": any(type(each) in self._loaded for each in modules),
+            "has_trained": self._has_trained,
+            "is_trained": self._is_trained(model),
             "files": list(self._files),
         }
 
@@ -369,6 +424,12 @@ class _Observer:
         with suppress(OSError):
             part.write_text(text, encoding="utf-8")
             part.replace(path)
+
+
+def _find_line(frame: Any) -> int:
+    """Return the line of the script that called a frame; 0 if another file did."""
+    caller, main = frame.f_back, sys.modules.get("__main__")
+    return caller.f_lineno if caller.f_globals is getattr(main, "__dict__", None) else 0
 
 
 def _find_file(cls: type) -> str:

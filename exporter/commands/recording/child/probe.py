@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 from math import prod
@@ -33,6 +33,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
 from exporter.worker.model.generation import measure_interface
 from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.replay import refuse_work
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.model.weight_files import find_names, read_weights
 from exporter.worker.process.failure import Failure
@@ -70,11 +71,17 @@ class _Unit:
     limits: dict[str, int] = field(default_factory=dict)
 
 
-def probe(spec: ModelSpec, root: str, observation: Observation) -> ProbeResult:
-    """Return the facts about a model with fixed sizes in its entry."""
+def probe(
+    spec: ModelSpec, root: str, observation: Observation, *, is_of_script: bool = False
+) -> ProbeResult:
+    """Return the facts about a model with fixed sizes in its entry.
+
+    `is_of_script`: The source is code of the script, which must not work when it is imported.
+    """
     torch.manual_seed(0)
     try:
-        model = load_model(spec, Path(root))  # a script may train before its export
+        with refuse_work(Path(root)) if is_of_script else nullcontext():
+            model = load_model(spec, Path(root))
         with torch.no_grad():
             facts = _compare(model, spec, Path(root), observation)
             if facts.difference:
@@ -126,9 +133,12 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
         )
         file, names = next(origins, (file, names))
         # If nothing was loaded, the script's model is a new one, too.
-        is_drawn = not (file or has_part or observation.is_loaded)
+        is_new = not (observation.is_loaded or observation.has_trained)
+        is_drawn = is_new and not (file or has_part)
         if is_drawn:
             notes.append("the weights are initial values: no file has those of the script")
+        if observation.is_trained and not file:
+            file = observation.state
         if file or is_drawn:
             model.load_state_dict(state, strict=False)
         if not _is_equal(read_state(model), state):

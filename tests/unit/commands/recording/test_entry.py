@@ -300,11 +300,17 @@ def test_a_script_that_exports_at_import_builds_its_own_model(tmp_path: Path) ->
     arguments = ("--config", str(tmp_path / "a.yml"))
     run = ScriptRun(file=str(script), folder=str(tmp_path), index=1, arguments=arguments)
     observation = observe(construction=construction, script=run)
-    (source,) = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+    copied, source = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+    assert f"{NET}\n\ndef build() -> object:" in copied.builder
+    assert "return Net()" in copied.builder
+    assert "torch.onnx" not in copied.builder
     assert "runpy.run_path" in source.builder
     assert "ARGUMENTS = ['--config', str(ROOT / 'a.yml')]" in source.builder
     assert str(tmp_path) not in source.builder
     assert "an import of export.py runs the script" in source.builder
+    trained = observation.model_copy(update={"has_trained": True})
+    sources = list_sources(trained, "net", tmp_path, tmp_path / "manifests")
+    assert [each.builder for each in sources] == [copied.builder]  # it would train again
 
 
 @pytest.mark.parametrize(
