@@ -1,4 +1,4 @@
-"""Check that the files of the build folder have their recorded hashes.
+"""Check that the files of the build folder, and large sources, have their recorded hashes.
 
 A file is hashed unless its size, inode and change time equal those at its last hash. No program can
 set the change time (`st_ctime`). A file that changed less than two seconds ago is always hashed,
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from exporter.cache.states import hash_source
+from exporter.cache.code_blocks import BLOCKS
+from exporter.cache.states import hash_source, read_source_state, split_listing
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT
 from exporter.core.frozen_model import FrozenModel
@@ -27,6 +28,12 @@ from exporter.records.record import Artifact, Record
 _CLOCK_RESOLUTION = 2_000_000_000
 #: Bytes of a file that is hashed in any case. One that is larger than the artifact may be huge.
 _CHEAP_SIZE = 1 << 24
+#: Bytes from which a source has a stamp: reading the stamps takes longer than hashing a small file.
+_LARGE_SIZE = 1 << 22
+
+
+#: The file of `SourceStamps` in the build folder.
+SOURCE_STAMPS = "source-stamps.json"
 
 
 class _FileStamp(FrozenModel):
@@ -37,6 +44,11 @@ class _FileStamp(FrozenModel):
     changed: int
     """`st_ctime_ns`."""
     sha256: str
+
+    def describes(self, state: os.stat_result) -> bool:
+        """Return whether the file is unchanged since its hash, by its current state."""
+        current = (state.st_size, state.st_ino, state.st_ctime_ns)
+        return (self.size, self.inode, self.changed) == current
 
 
 class _FileStamps(FrozenModel):
@@ -147,6 +159,7 @@ class ArtifactVerifier:
         The hash of a file with more bytes than the limit is "", because it is not the proved one.
         """
         path = f"{self._build}/{name}"  # a Path for each file of 20,000 cells takes a second
+        now = time.time_ns()  # a file can change while it is hashed, which takes minutes
         try:
             state = os.lstat(path)
         except OSError:
@@ -154,11 +167,7 @@ class ArtifactVerifier:
         if not stat.S_ISREG(state.st_mode):
             return None
         stored = self._stored.get(name)
-        if stored and (stored.size, stored.inode, stored.changed) == (
-            state.st_size,
-            state.st_ino,
-            state.st_ctime_ns,
-        ):
+        if stored and stored.describes(state):
             return stored
         stamp = _FileStamp(
             size=state.st_size,
@@ -166,6 +175,47 @@ class ArtifactVerifier:
             changed=state.st_ctime_ns,
             sha256=hash_source(Path(path)) if state.st_size <= limit else "",
         )
-        if stamp.sha256 and time.time_ns() - state.st_ctime_ns > _CLOCK_RESOLUTION:
+        if stamp.sha256 and now - state.st_ctime_ns > _CLOCK_RESOLUTION:
             self._changed[name] = stamp
         return stamp
+
+
+class SourceStamps:
+    """The hashes of large files that models read, such as weights, by path in a record."""
+
+    def __init__(self, build_path: Path) -> None:
+        self._path = build_path / SOURCE_STAMPS
+        self._stored: dict[str, _FileStamp] | None = None
+
+    def read_state(self, path: Path, name: str, before: str) -> str:
+        """Return the state as `read_source_state`, without reading an unchanged large file."""
+        now = time.time_ns()
+        try:
+            state = path.lstat()
+        except OSError:
+            return read_source_state(path, before)
+        is_large = stat.S_ISREG(state.st_mode) and state.st_size >= _LARGE_SIZE
+        if not is_large or before.startswith(BLOCKS) or split_listing(str(path)):
+            return read_source_state(path, before)
+        if self._stored is None:
+            self._stored = self._read()
+        stored = self._stored.get(name)
+        if stored and stored.describes(state):
+            return stored.sha256
+        sha256 = hash_source(path)
+        if sha256 and now - state.st_ctime_ns > _CLOCK_RESOLUTION and self._path.parent.is_dir():
+            self._stored = self._read() | {
+                name: _FileStamp(
+                    size=state.st_size,
+                    inode=state.st_ino,
+                    changed=state.st_ctime_ns,
+                    sha256=sha256,
+                )
+            }
+            with suppress(ExporterError):  # without stamps, the next command hashes it again
+                write_json(self._path, _FileStamps(files=self._stored))
+        return sha256
+
+    def _read(self) -> dict[str, _FileStamp]:
+        stamps = _FileStamps.find(self._path, PROJECT_LIMIT)
+        return dict(stamps.files) if stamps else {}

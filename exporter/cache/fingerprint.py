@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from exporter.cache.artifact_integrity import SourceStamps
 from exporter.cache.code_blocks import find_changed_block
 from exporter.cache.states import (
     LISTING,
@@ -23,7 +24,6 @@ from exporter.cache.states import (
     hash_source,
     hash_text,
     read_loaded_state,
-    read_source_state,
     read_tool_parts,
     read_variable_state,
     read_variables,
@@ -189,8 +189,9 @@ class CurrentState:
     The overlay is the package folder of an environment that adds to the current one.
     """
 
-    def __init__(self, root: Path, overlay: str = "") -> None:
+    def __init__(self, root: Path, stamps: SourceStamps, overlay: str = "") -> None:
         self._root = root
+        self._stamps = stamps
         self._overlay = overlay
         self._states: dict[tuple[str, str], str] = {}
         self._packages: dict[str, str] = {}
@@ -221,7 +222,8 @@ class CurrentState:
                 return f"{source.file} changed {DURING_EXPORT}"
             key = (source.file, source.state)
             if (state := self._states.get(key)) is None:
-                state = read_source_state(self._root / source.file, source.state)
+                path = self._root / source.file
+                state = self._stamps.read_state(path, source.file, source.state)
                 self._states[key] = state
             if state != source.state:
                 return _describe_source(source, state)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from exporter.cache.artifact_integrity import ArtifactVerifier
+from exporter.cache.artifact_integrity import ArtifactVerifier, SourceStamps
 from exporter.cache.fingerprint import (
     CHECKS,
     DURING_EXPORT,
@@ -123,6 +123,7 @@ class RecordValidator:
         self.fingerprints = FingerprintCache(manifest)
         self.manifest = manifest
         self._states: dict[str, CurrentState] = {}
+        self._stamps = SourceStamps(Path(manifest.project.root) / manifest.project.build)
 
     def find_staleness_reason(self, record: Record) -> str:
         parts = self.fingerprints.get_cell_parts(record.cell)
@@ -151,7 +152,7 @@ class RecordValidator:
     def _get_state(self, record: Record) -> CurrentState:
         overlay = self.fingerprints.find_overlay(record.cell.device) or ""
         root = Path(self.manifest.project.root)
-        return self._states.setdefault(overlay, CurrentState(root, overlay))
+        return self._states.setdefault(overlay, CurrentState(root, self._stamps, overlay))
 
     def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
         overlay = self.fingerprints.find_overlay(record.cell.device)
@@ -233,7 +234,8 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
     """
     by_cell = run.by_cell()
     fingerprints = FingerprintCache(manifest)
-    state = CurrentState(Path(manifest.project.root))
+    root = Path(manifest.project.root)
+    state = CurrentState(root, SourceStamps(root / manifest.project.build))
     missing: dict[CellId, str] = {}
     valid: dict[CellId, Record] = {}
     known_parts: dict[tuple[str, str], dict[str, str]] = {}
@@ -271,6 +273,7 @@ def drop_changed_files(results: Results, build_path: Path, *, is_complete: bool 
         and (problem := verifier.find_problem(record.artifact))
         and (is_complete or (build_path / record.artifact.file).exists())
     }
+    verifier.save()
     records = tuple(each for each in results.run.records if each.cell not in missing)
     run = results.run.model_copy(update={"records": records})
     return Results(run=run, missing=results.missing | missing)

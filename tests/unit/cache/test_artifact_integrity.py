@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.artifact_integrity import ArtifactVerifier
+from exporter.cache import artifact_integrity
+from exporter.cache.artifact_integrity import ArtifactVerifier, SourceStamps
+from exporter.cache.states import read_source_state
 from exporter.records.record import Artifact
 from tests.unit.factory import make_artifact
 
@@ -96,3 +98,89 @@ def test_a_fresh_file_gets_no_stamp(tmp_path: Path, artifact: Artifact) -> None:
     assert intact.find_problem(artifact) == ""
     intact.save()
     assert not (tmp_path / "stamps.json").exists()
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return the list of the large sources that are hashed; a file of 8 bytes is large."""
+    monkeypatch.setattr(artifact_integrity, "_LARGE_SIZE", 8)
+    paths: list[Path] = []
+
+    def hash_source(path: Path) -> str:
+        paths.append(path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(artifact_integrity, "hash_source", hash_source)
+    return paths
+
+
+def read_weights(root: Path) -> str:
+    return SourceStamps(root / "build").read_state(root / "w.bin", "w.bin", "0" * 64)
+
+
+def test_unchanged_weights_are_hashed_once_for_all_commands(
+    tmp_path: Path, hashed: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_integrity, "_CLOCK_RESOLUTION", -1)
+    (tmp_path / "w.bin").write_bytes(WEIGHTS)
+    expected = read_source_state(tmp_path / "w.bin")
+    assert read_weights(tmp_path) == expected
+    assert not (tmp_path / "build").exists(), "a command without results creates no folder"
+    (tmp_path / "build").mkdir()
+    assert [read_weights(tmp_path) for _ in range(3)] == [expected] * 3
+    assert len(hashed) == 2
+    (tmp_path / "build/source-stamps.json").write_text("damaged")
+    assert read_weights(tmp_path) == expected
+    assert len(hashed) == 3
+
+
+def test_weights_of_another_content_are_found(
+    tmp_path: Path, hashed: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The size and the time of the last change of its content are those of the stamped file."""
+    monkeypatch.setattr(artifact_integrity, "_CLOCK_RESOLUTION", -1)
+    (tmp_path / "build").mkdir()
+    path = tmp_path / "w.bin"
+    path.write_bytes(WEIGHTS)
+    before, state = read_weights(tmp_path), path.stat()
+
+    def restore_time() -> None:
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        assert (path.stat().st_size, path.stat().st_mtime_ns) == (
+            state.st_size,
+            state.st_mtime_ns,
+        )
+
+    with path.open("r+b") as file:  # in place: the inode stays
+        file.write(b"I")
+    restore_time()
+    edited = read_weights(tmp_path)
+    assert edited == read_source_state(path) != before
+    other = tmp_path / "other"
+    other.write_bytes(WEIGHTS)
+    other.replace(path)
+    restore_time()
+    assert read_weights(tmp_path) == before
+    path.unlink()
+    path.symlink_to("other")
+    assert read_weights(tmp_path) == "link other"
+    path.unlink()
+    assert read_weights(tmp_path) == "missing"
+    assert hashed == [path] * 3
+
+
+def test_weights_that_change_while_they_are_hashed_have_no_stamp(
+    tmp_path: Path, hashed: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that changed shortly before its hash began can change again with the same time."""
+    monkeypatch.setattr(artifact_integrity, "_CLOCK_RESOLUTION", 10**9)
+    (tmp_path / "build").mkdir()
+    path = tmp_path / "w.bin"
+    path.write_bytes(WEIGHTS)
+    began = path.stat().st_ctime_ns + 1
+    times = iter([began])  # the hash takes an hour, so a later call would have another time
+    later = began + 3600 * 10**9
+    monkeypatch.setattr("time.time_ns", lambda: next(times, later))
+    read_weights(tmp_path)
+    assert not (tmp_path / "build/source-stamps.json").exists()
+    assert hashed == [path]

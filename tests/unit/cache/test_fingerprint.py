@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from exporter.cache import states
+from exporter.cache.artifact_integrity import SourceStamps
 from exporter.cache.fingerprint import (
     CurrentState,
     compute_fingerprint,
@@ -104,10 +105,10 @@ def test_another_path_makes_a_record_stale(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/one")
     states = {SEARCH_PATH: read_loaded_state(SEARCH_PATH, root)}
     record = make_record("net/18/cpu").model_copy(update={"packages": states})
-    assert CurrentState(root).find_changed_package_reason(record) == ""
+    assert CurrentState(root, SourceStamps(root)).find_changed_package_reason(record) == ""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/two")
     reason = f"Python searches for modules in {tmp_path}/two, before in {tmp_path}/one"
-    assert CurrentState(root).find_changed_package_reason(record) == reason
+    assert CurrentState(root, SourceStamps(root)).find_changed_package_reason(record) == reason
 
 
 def test_the_packages_of_an_environment_below_are_installed(
@@ -130,7 +131,7 @@ def stored(*sources: Source, **packages: str) -> Record:
 
 
 def explain(root: Path, record: Record) -> str:
-    return CurrentState(root).find_staleness_reason(record, PARTS)
+    return CurrentState(root, SourceStamps(root)).find_staleness_reason(record, PARTS)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,12 @@ def explain(root: Path, record: Record) -> str:
     ],
 )
 def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, reason: str) -> None:
-    assert CurrentState(tmp_path).find_staleness_reason(stored(), PARTS | {part: now}) == reason
+    assert (
+        CurrentState(tmp_path, SourceStamps(tmp_path)).find_staleness_reason(
+            stored(), PARTS | {part: now}
+        )
+        == reason
+    )
 
 
 def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
@@ -251,7 +257,7 @@ def test_a_variable_that_the_model_read_is_named(
 
 
 def test_a_changed_package_is_named(tmp_path: Path) -> None:
-    today = CurrentState(tmp_path)
+    today = CurrentState(tmp_path, SourceStamps(tmp_path))
     assert today.find_changed_package_reason(stored(pytest=read_package_state("pytest"))) == ""
     version = read_package_state("pytest").split(" ")[0]
     assert today.find_changed_package_reason(stored(pytest="1.0 ff")) == f"pytest 1.0 -> {version}"
@@ -264,9 +270,9 @@ def test_both_states_of_a_different_package_or_variable_are_listed(
     monkeypatch.delenv("MY_ABSENT", raising=False)
     current = read_package_state("pytest")
     same = stored(pytest=current).model_copy(update={"variables": {"MY_ABSENT": "missing"}})
-    assert CurrentState(tmp_path).list_differences(same) == []
+    assert CurrentState(tmp_path, SourceStamps(tmp_path)).list_differences(same) == []
     other = stored(pytest="1.0 ff").model_copy(update={"variables": {"MY_ABSENT": "ab"}})
-    assert CurrentState(tmp_path).list_differences(other) == [
+    assert CurrentState(tmp_path, SourceStamps(tmp_path)).list_differences(other) == [
         f"pytest `1.0 ff`, now `{current}`",
         "MY_ABSENT `ab`, now `missing`",
     ]
@@ -274,7 +280,7 @@ def test_both_states_of_a_different_package_or_variable_are_listed(
 
 def test_a_record_without_fingerprint_is_stale(tmp_path: Path) -> None:
     bare = Record(cell=stored().cell, status=Status.PASS)
-    assert CurrentState(tmp_path).find_staleness_reason(bare, PARTS)
+    assert CurrentState(tmp_path, SourceStamps(tmp_path)).find_staleness_reason(bare, PARTS)
 
 
 def test_the_fingerprint_changes_with_the_proved_settings() -> None:
