@@ -270,11 +270,12 @@ def is_rounding(outputs: Outputs, others: Outputs, usual_scales: Sequence[float]
                 return False
             if is_float and not torch.equal(item.isfinite(), other_item.isfinite()):
                 return False
-    wide = tuple(_widen(other) for other in others)
+    wide = tuple(widen_output(other) for other in others)
     return all(share is None for share in compute_noise([(outputs, wide)], usual_scales).large)
 
 
-def _widen(output: Returned) -> Returned:
+def widen_output(output: Returned) -> Returned:
+    """Return the same numbers in float64."""
     items = [item.double() if item.is_floating_point() else item for item in list_items(output)]
     return items if isinstance(output, list) else items[0]
 

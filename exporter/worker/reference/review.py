@@ -49,6 +49,7 @@ from exporter.worker.reference.noise import (
     is_rounding,
     merge_noise,
     read_call,
+    widen_output,
 )
 from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.reference.rounding_runs import (
@@ -309,6 +310,8 @@ def review_reference(
     if is_numeric or has_selections:
         if not reference.is_measured_everywhere:
             reference = measure_all_samples(model, spec, job_folder, reference)
+        if all(share is None for share in (*reference.noise, *reference.large_noise)):
+            reference = _estimate_noise(reviewer, reference)
         if names & PLAIN_OPERATORS:
             reference = _add_plain_noise(reviewer, reference)
     if has_selections:
@@ -344,6 +347,46 @@ def measure_all_samples(
             "samples": tuple(samples),
             "overflow": describe_overflow(pairs),
             "float64": reason or reference.float64,
+        }
+    )
+
+
+def _estimate_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
+    """Return the reference with the noise of outputs that have no float64.
+
+    A saved program has its dtypes in its graph. Other rounding of each operator shows the error.
+    """
+    samples = {sample.index: sample for sample in reference.samples}
+    pairs: list[tuple[Outputs, Outputs | None]] = []
+    for sample, inputs in reviewer.list_samples(reference):
+        if sample.factor != 1.0 or sample.kind == "masked":
+            continue
+        _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
+        hidden = hide_masked_values(reviewer.spec, inputs, outputs)
+        usual = tuple(widen_output(each) for each in hidden)
+        others = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
+        others += [
+            reviewer.run(inputs, compute_plainly(is_reversed=each)) for each in (False, True)
+        ]
+        runs: list[tuple[Outputs, Outputs | None]] = [
+            (hide_masked_values(reviewer.spec, inputs, each), usual)
+            for each in others
+            if each is not None
+        ]
+        if not runs:
+            return reference
+        measured = compute_noise(runs)
+        if not sample.special:
+            pairs += runs
+        update = {"noise": measured.shares, "large_noise": measured.large, "exact": False}
+        samples[sample.index] = sample.model_copy(update=update)
+    noise = compute_noise(pairs)
+    return reference.model_copy(
+        update={
+            "samples": tuple(samples.values()),
+            "noise": noise.shares,
+            "large_noise": noise.large,
+            "noise_scales": noise.scales,
         }
     )
 
