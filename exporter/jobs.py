@@ -334,6 +334,9 @@ class Reference(ChecksummedModel):
     weight_inputs: Items[Weight] = ()
     """Every weight in the order of the `state_dict`, if weights are inputs of the file; see
     `JobFolder.weight`."""
+    constant_weights: Items[str] = ()
+    """The weights that have one initial value each, which hides a part of the model: each file gets
+    other ones for one comparison, which needs the model."""
 
     rollout: Items[Sample] = ()
     """The steps of all loops; see `JobFolder.locate`."""

@@ -11,6 +11,11 @@ from exporter.checks.protocol import CheckedFile
 from exporter.jobs import list_groups, write_json
 from exporter.manifest import Device
 from exporter.records.record import UNPROVED_PREFIX, Artifact, CellId, Record, Stage, Status
+from exporter.worker.constant_weights import (
+    ConstantWeights,
+    find_constant_weights,
+    prove_hidden_parts,
+)
 from exporter.worker.diagnosis.explanation import explain_record
 from exporter.worker.export.attempts import ExportedFile, OpsetExport
 from exporter.worker.export.file_samples import add_file_samples
@@ -34,6 +39,7 @@ class FileCheck:
     """The file before each pass."""
     artifact: Artifact = field(init=False)
     proof: FileProof = field(init=False)
+    constant: ConstantWeights = field(init=False)
 
     def run(self) -> None:
         """Make the final file, complete its samples, and write the record of each device."""
@@ -49,6 +55,11 @@ class FileCheck:
             self._add_samples()
         self.job.output.announce(Stage.STRUCTURE, (opset,))
         with self.times.measure(Stage.STRUCTURE):
+            self.constant = find_constant_weights(
+                self.job.model,
+                self.job.reference.constant_weights,
+                self.job.output.folder.model(opset.opset),
+            )
             self.proof = self._start_proof()
         records = [self._check_on(device) for device in opset.devices]
         if all(record.status is Status.PASS for record in records) and self.sources:
@@ -94,6 +105,7 @@ class FileCheck:
     def _start_proof(self) -> FileProof:
         output, unproved = self.job.output, self.job.reference.unproved
         texts = [text for group in ("", *self._groups) for text in unproved.get(group, ())]
+        texts += self.constant.unproved
         return FileProof(
             spec=output.spec,
             checked=self._select_reference(),
@@ -125,15 +137,17 @@ class FileCheck:
         view = self.proof.view(device)
         if view.spec.measure:
             record = add_measurements(record, self.opset_export, view, device)
-        record = output.write_record(record)
-        if record.status.is_red and not record.undiagnosed:
-            explain = partial(explain_record, record, self.opset_export, view, device)
-            if self.sources:
-                explain = partial(
-                    passes.explain, record, self.sources, self.proof, self.opset_export, device
-                )
-            output.diagnose((record,), explain)
-        return record
+        hidden = prove_hidden_parts(record, self.opset_export, view, device, self.constant)
+        with hidden as (proved, export, shown):
+            written = output.write_record(proved)
+            if written.status.is_red and not written.undiagnosed:
+                explain = partial(explain_record, written, export, shown, device)
+                if self.sources and proved.status is record.status:
+                    explain = partial(
+                        passes.explain, written, self.sources, self.proof, self.opset_export, device
+                    )
+                output.diagnose((written,), explain)
+        return written
 
     def _review(self, record: Record, device: Device) -> Record:
         """Judge the samples of a doubtful verdict by other runs of PyTorch, and prove again."""

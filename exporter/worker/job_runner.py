@@ -188,6 +188,7 @@ def _compute_reference(
         },
         "weights": weights,
         "weight_inputs": weight_inputs,
+        "constant_weights": loaded.constants,
         "unproved": {
             **reference.unproved,
             "": (

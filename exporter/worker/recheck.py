@@ -71,7 +71,8 @@ def _needs_export(
     # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
     # Only an export records the files that a comparator of the project reads.
     keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
-    if any((*keys, reference.weight_inputs, *list_functions(spec.outputs))):
+    weights = (reference.weight_inputs, reference.constant_weights)
+    if any((*keys, *weights, *list_functions(spec.outputs))):
         return True
     # PyTorch's steps are stored only if a tolerance needs them.
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))

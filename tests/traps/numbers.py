@@ -268,6 +268,32 @@ NUMBERS = (
         _halved("RarePositiveHalf"),
     ),
     Trap(
+        "branch behind a scale of 0",
+        "TorchScript cuts the quotient, which the initial scale hides in each output",
+        contract("numbers.py:LayerScale"),
+        parity("parity", "with other values of gamma, which hide it in this file: output 'y'"),
+    ),
+    Trap(
+        "sound branch behind a scale of 0",
+        "with another scale the file agrees, too",
+        contract("numbers.py:LayerScale", init={"is_sound": True}),
+    ),
+    Trap(
+        "small probabilities without float64",
+        "the error of a runtime's sigmoid is rounding, which other rounding in PyTorch shows",
+        contract("numbers.py:FixedDtype", signature="x [batch=3, 4] -> y [batch, 64]"),
+    ),
+    Trap(
+        "small wrong probabilities without float64",
+        "a number of the example in the file is no rounding",
+        contract(
+            "numbers.py:FixedDtype",
+            signature="x [batch=3, 4] -> y [batch, 64]",
+            init={"share": 1e-5},
+        ),
+        parity("axes", "output 'y'"),
+    ),
+    Trap(
         "another function in float64",
         "the difference is no rounding: the tolerance is then torch.testing's",
         contract("numbers.py:ByDtype"),

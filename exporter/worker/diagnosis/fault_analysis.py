@@ -162,7 +162,18 @@ def _compare(model: Model, opset_export: OpsetExport, replay: SampleReplay) -> s
 def load_new_model(opset_export: OpsetExport) -> Model:
     """Return the model as it is before any call."""
     spec, root = opset_export.spec, opset_export.root
-    return wrap_with_call_objects(load_model(spec, root), spec, root)
+    model = wrap_with_call_objects(load_model(spec, root), spec, root)
+    with torch.no_grad():
+        for name in opset_export.other_values:
+            _find_tensor(model, name).copy_(_find_tensor(opset_export.model, name))
+    return model
+
+
+def _find_tensor(model: Model, path: str) -> torch.Tensor:
+    """Return a parameter or buffer by its path."""
+    module, _, name = path.rpartition(".")
+    tensor: torch.Tensor = getattr(model.get_submodule(module), name)
+    return tensor
 
 
 def _list_changed_weights(model: Model, new: Model) -> tuple[str, ...]:

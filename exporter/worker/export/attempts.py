@@ -135,6 +135,8 @@ class OpsetExport:
     """The captured `torch.export.ExportedProgram`; None under TorchScript or without capture."""
     decompositions: Decompositions = field(default_factory=Decompositions)
     custom: CustomOps = NO_CUSTOM_OPS
+    other_values: tuple[str, ...] = ()
+    """The weights of `model` that have other values than in a new model."""
 
     @property
     def opset(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 import os
 import random
 import re
@@ -242,8 +243,9 @@ class LoadedModel:
     change: str = ""
     """The difference of another build from it; empty if there is none."""
     unproved: tuple[str, ...] = ()
-    """The promise that another build would prove, if there is none, and initial values that hide a
-    part of the model."""
+    """The promise that another build would prove, if there is none."""
+    constants: tuple[str, ...] = ()
+    """The weights that have one initial value each, which hides a part of the model."""
     initial: str = ""
     """` of seed 0` if its weights have the values they were drawn with, `: head.weight` if some do,
     else ""."""
@@ -285,7 +287,8 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     return LoadedModel(
         model=model,
         change=f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else "",
-        unproved=(*unproved, *(_list_constants(model) if initial else ())),
+        unproved=unproved,
+        constants=tuple(_list_constants(model)) if initial else (),
         initial=initial,
     )
 
@@ -351,7 +354,7 @@ def _describe_initial_weights(
         if digests[key] != others.get(key):
             drawn.append(name)
         else:  # a constant, such as the weight 1 of a norm, is no sign of a training
-            is_trained = is_trained or not _is_constant(weight)
+            is_trained = is_trained or not is_constant(weight)
     if not drawn:
         return ""
     return f": {join_names(drawn, 1)}" if is_trained else f" of seed {seed}"
@@ -360,8 +363,7 @@ def _describe_initial_weights(
 # A scale of 0 hides the branch before it, a weight 1 and a bias 0 hide each other's places, and a
 # table of zeros hides its rows. Trained values show them, so a file of initial ones proves less.
 def _list_constants(model: Model) -> Iterator[str]:
-    """Yield a text for each number that all values of a parameter or of a running statistic are."""
-    names = dict[float, list[str]]()
+    """Yield the name of each parameter and running statistic whose values are one number."""
     statistics = (
         (f"{path}.{name}".removeprefix("."), value)
         for path, module in model.named_modules()
@@ -370,15 +372,14 @@ def _list_constants(model: Model) -> Iterator[str]:
         if value.is_floating_point()
     )
     for name, weight in (*model.named_parameters(), *statistics):
-        if _is_constant(weight) and not weight.is_complex():
+        if weight.is_floating_point() and is_constant(weight):
             value = float(weight.detach().reshape(-1)[0])
-            if weight.numel() > 1 or value in (0.0, 1.0):
-                names.setdefault(value, []).append(name)
-    for value, each in names.items():
-        yield f"{join_names(each, 1)}: all values are {value:g}"
+            if math.isfinite(value) and (weight.numel() > 1 or value in (0.0, 1.0)):
+                yield name
 
 
-def _is_constant(weight: torch.Tensor) -> bool:
+def is_constant(weight: torch.Tensor) -> bool:
+    """Return whether all values of a tensor are one number."""
     if weight.layout is not torch.strided or weight.is_quantized or not weight.numel():
         return False
     values = weight.detach().reshape(-1)

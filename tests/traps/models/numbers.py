@@ -332,3 +332,30 @@ class RareHalf(nn.Module):
 class RarePositiveHalf(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x == 71, x // 2, x)
+
+
+class LayerScale(nn.Module):
+    """Adds a branch that its initial scale of 0 hides."""
+
+    def __init__(self, is_sound: bool = False) -> None:
+        super().__init__()
+        self.is_sound = is_sound
+        self.layer = nn.Linear(4, 4)
+        self.gamma = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return x + self.gamma * (torch.floor(y / 0.5) if self.is_sound else y // 0.5)
+
+
+class FixedDtype(nn.Module):
+    """Computes small probabilities in float32, also if its inputs have float64."""
+
+    def __init__(self, share: float = 0.0) -> None:
+        super().__init__()
+        self.share = share
+        self.layer = nn.Linear(4, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.sigmoid(self.layer(x).float() - 9.0)
+        return y + self.share * float(x.max()) if self.share else y
