@@ -143,8 +143,8 @@ def _list_sources(result: ExportResult) -> set[tuple[str, str]]:
     return states
 
 
-def watch(
-    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
+def export_changes(
+    root: Path, options: ExportOptions, starter: ProcessStarter, *, timings: bool
 ) -> NoReturn:
     """Export after each change until Ctrl-C.
 
@@ -158,7 +158,7 @@ def watch(
         starter.prepare()  # a model, or the system, may have ended the fork server
         result = None
         try:
-            result = _export_changes(root, options, starter, flags)
+            result = _export(root, options, starter, timings=timings)
         except ExporterError as error:
             if is_first and error.exit_code != ExitCode.MANIFEST:
                 raise
@@ -190,8 +190,8 @@ def watch(
             os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
 
 
-def _export_changes(
-    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
+def _export(
+    root: Path, options: ExportOptions, starter: ProcessStarter, *, timings: bool
 ) -> ExportResult:
     """Export, and print the verdicts of the cells that ran."""
     started = time.monotonic()
@@ -200,7 +200,7 @@ def _export_changes(
     ran = tuple(each for each in result.plan.selected if each.cell in observer.cells)
     shown = replace(result, plan=replace(result.plan, selected=ran))
     if ran:
-        print_result(shown, started, flags | {"quiet": True}, has_tables=False)
+        print_result(shown, started, timings=timings, quiet=True, has_tables=False)
         if not result.has_tables:
             print_line(describe_tables(result))
     else:

@@ -158,10 +158,11 @@ def _add_transfers(placement: Placement, request: FileRequest, device: Device) -
     return placement._replace(shapes=transfers.shapes, copies=transfers.copies)
 
 
-# A driver works in no fork of a process that has asked it for its devices, as models do with
-# `torch.cuda.is_available()`. So a process that starts afresh decides whether the device is absent.
 def _load_in_new_process(request: FileRequest, device: Device, failure: DriverFailure) -> Driver:
     """Load a file for which a device is unavailable in this process.
+
+    If a process asks for its GPUs, as a model does by `torch.cuda.is_available()`, CUDA works in
+    none of its forks. This process may be such a fork, so only a new one shows an absent device.
 
     Raises:
         DriverFailure: `load`, with the reason of the runtime, if the device refuses only this file;

@@ -22,8 +22,12 @@ from exporter.worker.verify.run_checks import FileProof
 def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | None:
     """Copy the files into the job's folder and run the current checks on them.
 
-    No code of the model is loaded, so a changed tolerance costs seconds only. The result is None if
-    the file has to be exported again.
+    No code of the model is loaded, so a changed tolerance costs seconds only.
+
+    Returns:
+        None if the file has to be exported again: the build folder has no reference or no record
+        for one of the cells, a check needs the model (`_needs_export`), or a file is missing,
+        damaged or other than the one in the records.
     """
     target = JobFolder(Path(job.folder))
     source = JobFolder(Path(job.build) / opset.reuse_from)

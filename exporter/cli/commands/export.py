@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from exporter.planning.plan import Shard
     from exporter.program import ExportResult
 
-#: Flags with which an export without changes is more than its last summary.
-_OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
-_NOT_WATCHED = ("dry_run", "fail_fast", "stats")
-
 
 def _check_engine(_: click.Context, __: click.Parameter, value: str) -> str:
     if not value:
@@ -102,14 +98,25 @@ def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Sh
 @click.option("-q", "--quiet", is_flag=True, help="Print only red cells and the counts.")
 @click.option("-v", "--verbose", is_flag=True, help="The same as --explain --timings.")
 @click.option("--watch", is_flag=True, help="Run cells again when a file of theirs changes.")
-def export(
+def export(  # noqa: PLR0913 - one parameter for each option
     selection: Selection,
+    *,
     root: Path,
     engine: str,
     jobs: int | None,
     shard: Shard | None,
+    dry_run: bool,
+    force: bool,
+    fail_fast: bool,
+    thorough: bool,
+    no_store: bool,
     build: Path | None,
-    **flags: bool,
+    timings: bool,
+    stats: bool,
+    explain: bool,
+    quiet: bool,
+    verbose: bool,
+    watch: bool,
 ) -> int:
     """Build and prove the files of CELLS, or of all cells.
 
@@ -117,21 +124,20 @@ def export(
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
     started = time.monotonic()
-    for name in ("explain", "timings"):
-        flags[name] = flags[name] or flags["verbose"]
-    has_options = shard or build or any(flags[name] for name in _OF_RUN)
-    if selection.is_everything and not has_options:
+    explain, timings = explain or verbose, timings or verbose
+    runs_cells = force or thorough or shard or build or watch
+    prints_other = dry_run or timings or stats or quiet
+    if selection.is_everything and not runs_cells and not prints_other:
         summary = load_snapshot(root)
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
     is_local = (engine or read_setting(root, "engine", "local")) == "local"
-    refused = shard or not is_local or any(flags[name] for name in _NOT_WATCHED)
-    if flags["watch"] and refused:
+    if watch and (dry_run or fail_fast or shard or stats or not is_local):
         raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
     # The first worker starts before the settings are validated.
     with closing(make_starter(os.environ, read_environment_names(root))) as starter:
-        if not flags["dry_run"] and is_local:
+        if not dry_run and is_local:
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
         # A no-op imports none of these: they need 160 ms.
@@ -140,7 +146,7 @@ def export(
         from exporter.cli.output.progress import observe_progress
         from exporter.cli.output.store_use import show_statistics
         from exporter.cli.output.tables import open_project, show_plan
-        from exporter.cli.watch import watch
+        from exporter.cli.watch import export_changes
         from exporter.export_options import ExportOptions
 
         options = ExportOptions(
@@ -148,26 +154,27 @@ def export(
             shard=shard,
             jobs=jobs,
             engine=engine,
-            force=flags["force"],
-            thorough=flags["thorough"],
-            fail_fast=flags["fail_fast"],
-            use_store=not flags["no_store"],
-            keeps_starter=flags["watch"],
+            force=force,
+            thorough=thorough,
+            fail_fast=fail_fast,
+            use_store=not no_store,
+            keeps_starter=watch,
             build=build,
         )
-        if flags["watch"]:
-            watch(root, options, starter, flags)
-        if flags["dry_run"]:
+        if watch:
+            export_changes(root, options, starter, timings=timings)
+        if dry_run:
             show_plan(program.plan(open_project(root), options, os.environ))
             return ExitCode.OK
-        with observe_progress(explain=flags["explain"], quiet=flags["quiet"]) as observer:
+        with observe_progress(explain=explain, quiet=quiet) as observer:
             result = program.export(root, options, observer, starter, os.environ)
-        summary = print_result(result, started, flags, has_tables=not shard and not build)
+        has_tables = not shard and not build
+        summary = print_result(result, started, timings=timings, quiet=quiet, has_tables=has_tables)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
-        if flags["stats"]:
+        if stats:
             show_statistics(result.manifest.project, result.statistics)
-        if not flags["quiet"]:
+        if not quiet:
             save_summary(result, summary)
         return summary.code
 

@@ -15,23 +15,23 @@ from exporter.records.record import KNOWN_EXAMPLE, UNPROVED_PREFIX
 
 
 def print_result(
-    result: ExportResult, started: float, flags: dict[str, bool], *, has_tables: bool
+    result: ExportResult, started: float, *, timings: bool, quiet: bool, has_tables: bool
 ) -> ExportSummary:
     summary = make_summary(
         result.manifest,
         result.plan,
         result.results.run,
         restored=len(result.results.restored),
-        timings=flags["timings"],
-        grid=not flags["quiet"],
+        timings=timings,
+        grid=not quiet,
     )
     print_file_problems(result.manifest)
     notes = (note for record in result.results.run.records for note in record.notes)
     silent = (note.removeprefix(UNPROVED_PREFIX) for note in notes if KNOWN_EXAMPLE in note)
     line = describe_untested_torch(dict.fromkeys(text.partition(",")[0] for text in silent))
-    if line and not flags["quiet"]:
+    if line and not quiet:
         print_line(line)
-    if has_tables and not flags["quiet"]:
+    if has_tables and not quiet:
         project, by_cell = result.manifest.project, result.results.run.by_cell()
         records = (by_cell.get(planned.cell) for planned in result.plan.selected)
         names = dict.fromkeys(each.artifact.file for each in records if each and each.artifact)

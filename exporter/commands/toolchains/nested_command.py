@@ -42,14 +42,17 @@ from exporter.records.record import Record
 @click.option("--force", is_flag=True)
 @click.option("--thorough", is_flag=True)
 @click.option("--no-store", is_flag=True)
-def export(
+def export(  # noqa: PLR0913 - one parameter for each option
+    *,
     cells: tuple[str, ...],
     root: Path,
     build: Path,
     suffix: str,
     exporter: ExporterName | None,
     jobs: int | None,
-    **flags: bool,
+    force: bool,
+    thorough: bool,
+    no_store: bool,
 ) -> int:
     """Export the cells of one suffix; for a device without one, print the summary."""
 
@@ -62,9 +65,9 @@ def export(
         selection=Selection(patterns=cells),
         engine="local",
         jobs=jobs,
-        force=flags["force"],
-        thorough=flags["thorough"],
-        use_store=not flags["no_store"],
+        force=force,
+        thorough=thorough,
+        use_store=not no_store,
         build=build,
         adapt_manifest=adapt,
     )
@@ -75,8 +78,7 @@ def export(
             return 0
         with observe_progress(explain=False) as observer:
             result = program.export(root, options, observer, starter, os.environ)
-        flags |= {"timings": False, "quiet": False}
-        return print_result(result, started, flags, has_tables=False).code
+        return print_result(result, started, timings=False, quiet=False, has_tables=False).code
 
 
 class _ModelEvents(LineProgress):

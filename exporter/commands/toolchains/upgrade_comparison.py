@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from exporter.manifest import FindingKind, Gate
 from exporter.manifest.syntax.releases import find_first_release, format_release
 from exporter.manifest.syntax.values import ExporterName
 from exporter.records.baseline import make_baseline
-from exporter.records.record import Artifact, CellId, Record, RunRecord, Status, format_outcome
+from exporter.records.record import CellId, Record, RunRecord, Status, format_outcome
 from exporter.report.formats import clean_message
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import OpsetGroup, group_by_opset, mask_numbers
@@ -100,11 +100,15 @@ def compare_upgrade(
         for cell in in_order
         if cell not in known and cell not in current
     )
-    files = [
-        (cell, before_file, record.artifact)
-        for cell, record in current.items()
-        if cell in known and (before_file := known[cell].artifact) and record.artifact
-    ]
+    compared = 0
+    changed_files = []
+    for cell, record in current.items():
+        was, now = known[cell].artifact if cell in known else None, record.artifact
+        if was and now:
+            compared += 1
+            if was.sha256 != now.sha256 or was.external_data != now.external_data:
+                change = format_operator_changes(was.operators, now.operators)
+                changed_files.append(FileChange(cell=cell, change=change))
     return UpgradeComparison(
         cells=len(cells),
         before=before.tools,
@@ -113,8 +117,8 @@ def compare_upgrade(
             replace(each, action="warn") if each.kind in _HARMLESS and each.is_blocking else each
             for each in findings
         ),
-        files=len(files),
-        changed_files=tuple(_list_changes(files)),
+        files=compared,
+        changed_files=tuple(changed_files),
         outcomes=tuple(
             _compare_outcomes(cell, known.get(cell), current.get(cell)) for cell in in_order
         ),
@@ -148,13 +152,6 @@ def format_record(record: Record | None) -> str:
 def _select_cells(run: RunRecord, cells: AbstractSet[CellId]) -> RunRecord:
     records = tuple(record for record in run.records if record.cell in cells)
     return RunRecord(tools=run.tools, records=records)
-
-
-def _list_changes(files: list[tuple[CellId, Artifact, Artifact]]) -> Iterator[FileChange]:
-    for cell, old, new in files:
-        if old.sha256 == new.sha256 and old.external_data == new.external_data:
-            continue
-        yield FileChange(cell=cell, change=format_operator_changes(old.operators, new.operators))
 
 
 def format_rehearsal_json(

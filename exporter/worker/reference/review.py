@@ -301,7 +301,7 @@ def review_reference(
     if not is_repeatable(model, spec, job_folder, reference.samples):
         return reference.model_copy(update={"is_reviewed": True})
     names = _list_operators(reviewer, reference)
-    reference = _omit_unstable_samples(reviewer, reference, names)
+    reference = _review_special_samples(reviewer, reference, names)
     failed = _list_failed_checks(record)
     excess = [result.metrics["of_limit"] for result in failed]
     has_selections = bool(names & _SELECTING)
@@ -403,15 +403,15 @@ def _add_noise(sample: Sample, reference: Reference, measured: NoiseMeasurement)
     return sample.model_copy(update={"noise": noise.shares, "large_noise": noise.large})
 
 
-def _omit_unstable_samples(
+def _review_special_samples(
     reviewer: _Reviewer, reference: Reference, names: AbstractSet[str]
 ) -> Reference:
-    """Return the reference without the samples at which PyTorch itself is not stable.
+    """Return the reference without the special samples at which PyTorch itself is not stable.
 
     Equal inputs give equal scores, and rounding decides which of them a model selects. Special
     values lie in the middle of two steps of a quantized model, and rounding selects the step, as in
-    some of the many elements of a sweep. A normalization of equal values enlarges their rounding:
-    that is the noise of such a sample.
+    some of the many elements of a sweep. The others get the noise of a different rounding, because
+    a normalization of equal values enlarges it.
     """
     has_steps = bool(names & QUANTIZING)
     has_hidden_steps = any(name.startswith(_QUANTIZED) for name in names)
@@ -419,16 +419,16 @@ def _omit_unstable_samples(
     usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
     samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
-        special = sample.special
         is_swept = not {SWEEP, LONG_SWEEP}.isdisjoint(sample.captures)
-        if (special or is_swept) and has_hidden_steps:
+        if (sample.special or is_swept) and has_hidden_steps:
             del samples[sample.index]
-        elif special in ("constant", "rising") or (special and has_steps):
+        elif sample.special in ("constant", "rising") or (sample.special and has_steps):
             _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
             exact = run_in_float64(float64_model, reviewer.spec, inputs)
-            others = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
-            others.append(reviewer.run(inputs, compute_plainly()))
-            runs = [each for each in (exact, *others) if each is not None]
+            rounded = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
+            rounded.append(reviewer.run(inputs, compute_plainly()))
+            others = [each for each in rounded if each is not None]
+            runs = others if exact is None else [exact, *others]
             # Without a signal, such as equal values less their mean, the output is rounding.
             has_signal = all(
                 compute_scale(each) or not compute_scale(plain)
@@ -438,23 +438,26 @@ def _omit_unstable_samples(
                 reviewer.are_near(inputs, outputs, each, usual) for each in runs
             ):
                 del samples[sample.index]
-            elif exact is not None and len(runs) > 1:  # torch.cond accepts no dispatch mode
-                wide = hide_masked_values(reviewer.spec, inputs, exact)
-                pairs = [
-                    (hide_masked_values(reviewer.spec, inputs, each), wide)
-                    for each in others
-                    if each is not None
-                ]
-                noise = compute_noise(pairs, usual)
+                continue
+            if exact is None or not others:  # torch.cond accepts no dispatch mode
+                continue
+            wide = hide_masked_values(reviewer.spec, inputs, exact)
+            pairs = [(hide_masked_values(reviewer.spec, inputs, each), wide) for each in others]
+            noise = compute_noise(pairs, usual)
+            if _is_mostly_rounding(noise, usual):
+                del samples[sample.index]
+            else:
                 samples[sample.index] = _add_noise(sample, reference, noise)
-                # A normalization that enlarges rounding so much shows nothing about the file.
-                columns = zip(noise.shares, noise.scales, usual, strict=False)
-                if any(
-                    (share or 0.0) * scale > _LARGEST_SPECIAL_NOISE * max(scale, usual_scale)
-                    for share, scale, usual_scale in columns
-                ):
-                    del samples[sample.index]
     return reference.model_copy(update={"samples": tuple(samples.values())})
+
+
+def _is_mostly_rounding(noise: NoiseMeasurement, usual: Sequence[float]) -> bool:
+    """Return whether an output has so much noise that it shows nothing about the file."""
+    columns = zip(noise.shares, noise.scales, usual, strict=False)
+    return any(
+        (share or 0.0) * scale > _LARGEST_SPECIAL_NOISE * max(scale, usual_scale)
+        for share, scale, usual_scale in columns
+    )
 
 
 def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from exporter.commands.recording.child.constructor_call import ConstructorCall
+
 #: Elements of a tensor that code contains.
 _ELEMENTS = 64
 _WIDTH = 88
@@ -28,13 +30,9 @@ class Inexpressible(Exception):
 
 
 class Describer:
-    """Describes modules by the observed calls of their constructors.
+    """Describes modules by the observed calls of their constructors, by `id` of the module."""
 
-    Args:
-        calls: By `id` of the module: a reference to it, the arguments and the keyword arguments.
-    """
-
-    def __init__(self, calls: Mapping[int, tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> None:
+    def __init__(self, calls: Mapping[int, ConstructorCall]) -> None:
         self._calls = calls
         self._modules: dict[str, str] = {}
 
@@ -71,11 +69,11 @@ class Describer:
         }
 
     def _find_call(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        reference, args, kwargs = self._calls.get(id(model), (None, (), {}))
-        if reference is None or reference() is not model:
+        call = self._calls.get(id(model))
+        if call is None or call.module() is not model:
             name = type(model).__qualname__
             raise Inexpressible(f"the constructor of {name} was not observed")
-        return args, kwargs
+        return call.args, call.kwargs
 
     def _name(self, value: Any) -> tuple[str, str]:
         """Return module and name of a class or function that an import finds."""
@@ -194,7 +192,7 @@ _COLLECTIONS = (list, tuple, set, frozenset, dict, torch.Size)
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether TOML expresses the value, and `init` gives the same one."""
+    """Return whether `init` in a manifest can give the constructor an equal value."""
     if type(value) is list:
         return all(map(_is_plain, value))
     if type(value) is dict:

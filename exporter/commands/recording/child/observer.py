@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from exporter.commands.recording.child.constructor_call import ConstructorCall
+
 #: Calls of one class that are stored; later ones rarely have other sizes.
 _CALLS = 40
 _OPTIONS = (
@@ -87,7 +89,7 @@ class _Observer:
         self._model = model
         self._package = package
         self._started: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
-        self._constructions: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+        self._constructions: dict[int, ConstructorCall] = {}
         self._loaded: set[type] = set()
         self._has_trained = False
         #: Tensors that a file has or an optimizer changed: by address, a reference to it.
@@ -117,7 +119,8 @@ class _Observer:
             # `copy` and `pickle` create modules without it.
             if call := self._started.pop(id(module), None):
                 remove = functools.partial(self._forget, id(module))
-                self._constructions[id(module)] = (weakref.ref(module, remove), *call)
+                reference = weakref.ref(module, remove)
+                self._constructions[id(module)] = ConstructorCall(reference, *call)
             initialize(module, *args, **kwargs)
 
         owner.__new__, owner.__init__ = construct, initialize_module

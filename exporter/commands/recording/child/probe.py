@@ -165,7 +165,7 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
 def _count_flips(
     model: Model, spec: ModelSpec, expected: dict[str, Any], *, is_fused: bool
 ) -> int | None:
-    """Return the integers and booleans that differ, or None if the outputs are others."""
+    """Return how many integers and booleans differ, or None if more than rounding differs."""
     inputs = {item.name: each for item, each in zip(spec.inputs, expected["inputs"], strict=True)}
     call = build_tensor_call(spec, inputs)
     torch.backends.mha.set_fastpath_enabled(is_fused)
@@ -181,7 +181,7 @@ def _count_flips(
             if not _is_close(a, b):
                 return None
             continue
-        # A selection, such as the class of a pixel, follows rounding where two values are equal.
+        # Rounding decides a selection between equal values, such as the class of a pixel.
         count = int((a != b).sum())
         if count > b.numel() * _FLIPPED:
             return None
@@ -377,7 +377,10 @@ class _Prober:
         return units
 
     def _split(self, unit: _Unit) -> list[_Unit]:
-        """Return independent dimensions apart; a size of 1 may broadcast, so it stays with all."""
+        """Divide a unit into its dimensions if each can change alone.
+
+        Dimensions of size 1 stay together, because a larger one may only work by broadcasting.
+        """
         parts = [_Unit([member], unit.size) for member in unit.members]
         if len(parts) == 1:
             return parts

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from exporter.commands.recording.child.construction import Describer
+from exporter.commands.recording.child.constructor_call import ConstructorCall
 
 
 class Kind(enum.Enum):
@@ -34,10 +35,10 @@ class Net(nn.Module):
 
 def describe(*args: Any, **kwargs: Any) -> dict[str, Any]:
     model = Net()
-    calls = {id(model): (weakref.ref(model), args, kwargs)}
+    calls = {id(model): ConstructorCall(weakref.ref(model), args, kwargs)}
     inner = args[0] if args else None
     if isinstance(inner, nn.Module):
-        calls[id(inner)] = (weakref.ref(inner), (2, 3), {"bias": False})
+        calls[id(inner)] = ConstructorCall(weakref.ref(inner), (2, 3), {"bias": False})
     return Describer(calls).describe(model)
 
 
