@@ -88,7 +88,7 @@ def digest_blocks(source: bytes) -> dict[str, str]:
 
 
 def names_texts(source: bytes) -> bool:
-    """Return whether a source that has no blocks has a name of docstrings, lines or bytecode."""
+    """Return whether a source without blocks has a name such as `__doc__` or `co_code`."""
     words = re.findall(r"\w+", source.decode(errors="replace"))
     return any(map(_TEXT_NAMES.search, words))
 
@@ -153,7 +153,7 @@ def _remove_docstring(node: ast.Module | _Definition) -> None:
     is_given = getattr(node, "keywords", ()) or not all(map(_DECORATORS.fullmatch, decorators))
     if is_given or ast.get_docstring(node, clean=False) is None:
         return
-    # A class that reads its own one keeps it.
+    # A class whose body reads `__doc__` keeps its docstring.
     if not any(isinstance(each, ast.Name) and each.id == "__doc__" for each in ast.walk(node)):
         node.body[:1] = [] if len(node.body) > 1 else [ast.Pass(lineno=1, col_offset=0)]
 
@@ -162,7 +162,7 @@ def _digest(code: CodeType) -> str:
     values = [*(getattr(code, name) for name in _FIELDS), *code.co_consts]
     names = {*code.co_names, *_list_texts(code.co_consts)}
     if not code.co_flags & CO_OPTIMIZED and code.co_name != "<module>":
-        names.discard("__doc__")  # a class, which defines its own
+        names.discard("__doc__")  # the body of a class stores its docstring as `__doc__`
     mark = TEXT_MARK if any(map(_TEXT_NAMES.search, names)) else ""
     return _hash("\n".join(map(_to_text, values))) + mark
 

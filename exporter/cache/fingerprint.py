@@ -77,10 +77,11 @@ def compute_fingerprint(
 
 
 def _find_location(spec: ModelSpec, keys: str, root: Path) -> str:
-    """Return the folder of an entry, or "" if its place changes nothing.
+    """Return the folder of an entry, or "" if no result depends on it.
 
-    Paths in the entry are relative to it; then the default folder adds nothing. Imports search it,
-    unless it contains only manifests.
+    A result depends on it if the entry has paths, which are relative to the folder, or if the
+    folder contains more than manifests, because imports search it. For an entry with paths, "" is
+    the default folder.
     """
     folder = posixpath.dirname(spec.manifest) or "."
     if ".py" in keys or spec.data_files or spec.depends or spec.custom_ops:

@@ -55,7 +55,7 @@ def read_search_path(root: Path, variable: str) -> str:
 
 
 def make_portable(folder_text: str, root: Path) -> str:
-    """Return a folder without links, from the project's root if its repository contains it."""
+    """Resolve the links of a folder; inside the repository, the path begins at the project."""
     folder_text, root = os.path.realpath(folder_text), root.resolve()
     is_own = f"{folder_text}/".startswith(f"{find_checkout(str(root))}/")
     return os.path.relpath(folder_text, root) if is_own else folder_text
@@ -292,7 +292,10 @@ def _read_module_state(name: str, overlay: str) -> str:
 
 
 def _read_version_state(name: str, overlay: str) -> str:
-    """Return the state; without its list of files, which has the checkout's path, if editable."""
+    """Return the version, with the hash of the list of files unless the package is editable.
+
+    The list of an editable package contains the path of its checkout.
+    """
     state, editable = read_distribution(name, overlay)
     return (state.partition(" ")[0] if editable else state) or MISSING
 
@@ -357,7 +360,7 @@ def hash_source(path: Path) -> str:
 
 @cache
 def _hash_once(path: Path, _size: int, _changed: int, _inode: int) -> str:
-    """Return the hash of a file; all records of a model refer to the same weights."""
+    """Return the hash of a file, read once: all records of a model refer to the same weights."""
     return hash_file(path)
 
 
@@ -404,7 +407,7 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
 
 
 def read_tool_state(name: str, overlay: str = "") -> str:
-    """Return the state of all distributions that own the module of a tool, as of one.
+    """Return one state for all distributions that own the module of a tool.
 
     pip installs `onnxruntime-gpu` over `onnxruntime`, and both own the module then.
     """

@@ -17,7 +17,7 @@ STATEFUL_PREFIX = "it keeps state in its buffers"
 WEIGHTS_PREFIX = "a call changes"
 #: Prefix if the outputs are others after calls with other inputs.
 HISTORY_PREFIX = "its outputs depend on earlier calls"
-#: The message of a model that keeps state; otherwise it draws random numbers.
+#: Prefixes of a model that keeps state. A model with another message draws random numbers.
 STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
 UNSTABLE = "PyTorch differs from itself: "
 

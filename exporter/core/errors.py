@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-#: So many names fit one line of a message.
+#: The number of names that fit one line of a message.
 _FEW_NAMES = 5
 
 

@@ -164,13 +164,13 @@ class BuildFolder:
             yield
 
     def _refuse_other_files(self) -> None:
-        """Raise an error if something has a name that an export writes, but is of no export.
+        """Raise an error if a path that an export would write exists, and no export wrote it.
 
-        The first run creates the lock, so the names are free before it, and afterwards its own.
+        The first run creates the lock. So if the lock exists, an export wrote these paths.
         """
-        # A copy, as of an artifact of CI, may lack hidden files.
+        # A copy of a build folder, such as an artifact of CI, may lack the hidden lock.
         is_known = (self.path / ".lock").is_file() or is_checksummed(self.results)
-        names = RESERVED_IDS - {"repro"}  # that command looks into each of its folders
+        names = RESERVED_IDS - {"repro"}  # `repro` checks each of its folders itself
         for path in (*(self.path / name for name in sorted(names)), self._private, self._killed):
             is_misplaced = bool(path.suffix) and path.is_dir() and not path.is_symlink()
             if any(path.iterdir()) if is_misplaced else not is_known and os.path.lexists(path):

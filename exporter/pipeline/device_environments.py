@@ -42,7 +42,7 @@ _VERSIONS = re.compile(r"\(from versions: ([^)]+)\)")
 _LISTED_VERSIONS = 5
 #: The oldest Node with which ONNX Runtime Web is tested.
 _MIN_NODE = 18
-#: The beginning of a line with an error; the one that names a log has no reason.
+#: The beginning of a line with an error. A line that only names a log file gives no reason.
 _ERROR = re.compile(r"ERROR: |npm (?:error|ERR!) (?!A complete log)(?:code |network )?(?=\S)")
 #: `pip index` lists the newest version first.
 _AVAILABLE = re.compile(r"^Available versions: (.+)$", re.MULTILINE)

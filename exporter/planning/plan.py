@@ -54,7 +54,7 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
 
     Raises:
         ExporterError: NOTHING_SELECTED if one pattern, tag, opset or device matches no cell,
-            because a typo must not reduce a run silently. Also if their combination matches none.
+            because a typo must not reduce a run silently; or if no cell matches all of them.
     """
     cells = []
     for spec in manifest.models:

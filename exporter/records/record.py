@@ -72,11 +72,11 @@ TRACER_PREFIX = "tracer warning: "
 TRACED_BRANCH = "Python boolean"
 #: In the warnings of numbers that are no sizes: an integer is a size in most models.
 TRACED_NUMBERS = ("Python float", "Python number")
-#: The begin of a text about settings of `generate` that the published loop does not have.
+#: The beginning of a text about settings of `generate` that the published loop does not have.
 UNPROVED_SETTINGS = "the tokens of `generate` with "
-#: The begin of a text about a line whose value was the same in all draws.
+#: The beginning of a text about a line whose value was the same in all draws.
 EQUAL_VALUES = "other values at "
-#: The begin of the note of a model with weights that were drawn and not loaded.
+#: The beginning of the note of a model with weights that were drawn and not loaded.
 INITIAL_WEIGHTS = "weights: initial values"
 #: The first words of a note about variables of the shell that workers do not receive.
 WITHHELD_NOTE = "the model reads "
@@ -428,7 +428,7 @@ class Record(ChecksummedModel):
             return ""
         culprit = self.blame.culprit if self.blame else ""
         keeps_state = culprit == Culprit.MODEL
-        if self.check == DETERMINISM_CHECK:  # this culprit is also a model that draws numbers
+        if self.check == DETERMINISM_CHECK:  # `blame` names a model that draws numbers, too
             keeps_state = self.message.partition(UNSTABLE)[2].startswith(STATE_PREFIXES)
         facts = {
             "status": self.status.value,
@@ -484,7 +484,7 @@ class RunRecord(ChecksummedModel):
     @override
     @classmethod
     def parse(cls, content: bytearray) -> Self:
-        """Read one record after another: the tree of all takes more memory than their values."""
+        """Read the records one by one: all of them as plain JSON need too much memory."""
         records: list[Record] = []
         start = content.find(_RECORDS)
         end = start + len(_RECORDS)
@@ -493,7 +493,7 @@ class RunRecord(ChecksummedModel):
                 begin, end = end + bool(records), content.find(_CLOSE, end) + len(_CLOSE)
                 records.append(Record.model_validate_json(content[begin:end]))
         except ValidationError:
-            end = 0  # read all, for the number of the record in the message
+            end = 0  # the usual way reports the record's number
         if content[end:] != _END:
             return super().parse(content)
         content[start:] = _RECORDS + b"]}"

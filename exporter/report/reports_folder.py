@@ -131,7 +131,7 @@ def write_reports(
             for name, content in render_reports(manifest, run, history).items()
         }
         write_files(paths.reports, files)
-        warnings += _end_old_files(paths)
+        warnings += _remove_old_files(paths)
         pages = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
         write_json(paths.note, PagesNote(key=key, pages=pages))
     return warnings
@@ -219,13 +219,13 @@ def _read_baseline(paths: ReportPaths) -> Baseline | None:
 
 #: Merges keep both sides of these files without a conflict, because the next report replaces them,
 #: and a pull request on GitHub folds them.
-#: The baseline is no such file: a person decides about its conflicts.
+#: The baseline is not among them, because a person decides about its conflicts.
 _ATTRIBUTES = ".gitattributes"
 _ATTRIBUTES_MARK = "# Written by `exporter report`: it replaces these files after a merge.\n"
 _MERGED = (OVERVIEW, BADGE, f"{PAGES}/**")
 
 
-#: In the first bytes of each file of a report, but for those of plugins.
+#: The first bytes of each file of a report contain one of these; files of plugins do not.
 _SIGNS = (
     b"Written by `exporter report`",
     b'{\n  "schemaVersion": 1,\n  "label": ',
@@ -237,7 +237,7 @@ _SIGN_RANGE = 1 << 12
 
 
 def require_own_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise an error if a file that would be replaced is not of a report.
+    """Raise an error if the report would replace a file that no report wrote.
 
     Raises:
         ExporterError: ENVIRONMENT, with a problem for each such file.
@@ -255,7 +255,7 @@ def require_own_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def _is_of_report(folder: Path, name: str) -> bool:
-    if name == INDEX:  # a template of the project may render it without a sign
+    if name == INDEX:  # a template of the project may omit the sign
         names = (INDEX, OVERVIEW, OVERVIEW.replace(".md", ".html"))
         return (folder / name).is_file() and any(_has_sign(folder / each) for each in names)
     return _has_sign(folder / name)
@@ -271,11 +271,11 @@ def _has_sign(path: Path) -> bool:
 
 
 def find_old_files(reports: Path) -> tuple[str, ...]:
-    """Return the files of a site that version 1.0 wrote here: a file that stays must not be old."""
+    """Return the files of version 1.0 that exist; each report updates those that you keep."""
     return tuple(name for name in SITE_FILES if _is_of_report(reports, name))
 
 
-def _end_old_files(paths: ReportPaths) -> list[str]:
+def _remove_old_files(paths: ReportPaths) -> list[str]:
     """Remove the files that no report writes any more, and return a warning about each kind."""
     folder, warnings = paths.project.reports, []
     if names := find_old_files(paths.reports):

@@ -183,7 +183,7 @@ def _covers(old: Any, new: Any) -> bool:
         default = {"dtype": "float32"}
         return all(_covers({**default, **old}.get(n), {**default, **new}.get(n)) for n in names)
     if isinstance(old, list) and isinstance(new, list):
-        # The name of an axis stands for each size.
+        # An axis with a name promises each size.
         pairs = zip(old, new, strict=False)
         return len(old) == len(new) and all(isinstance(a, str) or _covers(a, b) for a, b in pairs)
     return bool(old == new)

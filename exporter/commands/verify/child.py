@@ -231,7 +231,9 @@ def _open_package(
     """
 
     def read_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for value in (each for key, each in pairs if key == "session_options"):  # of equal keys
+        for value in (
+            each for key, each in pairs if key == "session_options"
+        ):  # JSON may repeat a key
             if others := {name for name in value if value[name]} - _SESSION_KEYS:
                 raise ValueError(f"{join_names(sorted(others))} may load code; remove it")
         return dict(pairs)
@@ -245,7 +247,9 @@ def _open_package(
         content = read_regular_file((package / GENAI_CONFIG).resolve(), CELL_LIMIT)
         model = json.loads(content, object_pairs_hook=read_table)["model"]
         padding = int(model["pad_token_id"])
-        if padding not in spec.generate.end:  # many folders have no other token for it
+        if (
+            padding not in spec.generate.end
+        ):  # many folders pad with the end, because they have no other token
             expected["pad_token_id"] = spec.generate.padding
         model |= model["decoder"] | {"eos_token_id": np.ravel(model["eos_token_id"]).tolist()}
         pairs = [(key, model[key], value) for key, value in expected.items()]

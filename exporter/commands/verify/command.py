@@ -118,7 +118,7 @@ def verify(
     if flags["as_json"]:
         now = datetime.now(UTC).replace(microsecond=0)
         report = VerifyReport(time=now, machine=describe_machine(), verdicts=tuple(verdicts))
-        click.echo(report.to_json(), nl=False)  # any other form of the text has another digest
+        click.echo(report.to_json(), nl=False)  # exactly the text with the digest
     return _summarize(verdicts, is_quiet=flags["as_json"])
 
 

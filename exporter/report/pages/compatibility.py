@@ -136,7 +136,7 @@ def _label_cells(
     groups: list[tuple[str, list[int], dict[str, None], set[str]]] = []
     for (model_id, opset), affected in by_opset.items():
         others = loadable[model_id, opset].difference(affected)
-        for group in groups:  # a device that cannot load the opset contradicts no group
+        for group in groups:  # a device that cannot load the opset fits each group
             if (
                 group[0] == model_id
                 and others.isdisjoint(group[2])

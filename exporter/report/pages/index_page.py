@@ -330,7 +330,7 @@ def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: 
 def render_comparison(
     manifest: Manifest, run: RunRecord, before: Baseline, templates: Path | None
 ) -> str:
-    """Return `index.html` of results, with marks at the cells that have another outcome before.
+    """Return `index.html` of results, with a mark at each cell whose outcome changed.
 
     The folder `templates` need not exist.
 

@@ -373,7 +373,7 @@ def _find_figures(cell: CellId, facts: GateFacts) -> tuple[Figures | None, Figur
 
 
 def _is_pending(finding: GateFinding) -> bool:
-    """Return whether the finding is nothing worse, and not accepted yet."""
+    """Return whether the finding is no regression, and the baseline does not accept it yet."""
     if finding.is_blocking:
         return finding.is_improvement or finding.kind is FindingKind.CONTRACT
     return not finding.message.startswith(ACCEPTED_HERE)

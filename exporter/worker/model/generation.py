@@ -55,13 +55,13 @@ class Loop:
 
 @contextmanager
 def wrap_calls(stage: Stage) -> Iterator[None]:
-    """Convert every exception to a `Failure`; each one names a release that is not tested."""
+    """Convert every exception to a `Failure`, with a note if this release is not tested."""
     try:
         with wrap_errors(stage):
             yield
     except Failure as failure:
         advice = describe_release()
-        if advice not in failure.message:  # of a call inside
+        if advice not in failure.message:  # an inner `wrap_calls` may have added it
             failure.message += f"; {advice}"
             failure.args = (failure.message,)
         raise
@@ -345,7 +345,9 @@ class _EncoderOfPair(_PartOfPair):
 
     def forward(self, **call: Any) -> dict[str, Any]:
         rows = call[self.model.main_input_name].shape[0]
-        token = torch.zeros(rows, 1, dtype=torch.int64)  # no key of the encoder depends on it
+        token = torch.zeros(
+            rows, 1, dtype=torch.int64
+        )  # any token: the keys of the encoder do not depend on it
         returned = self.model(**call, decoder_input_ids=token, use_cache=True)
         name = _find_cache(returned)
         return {name: {"cross_attention_cache": returned[name].cross_attention_cache}}
