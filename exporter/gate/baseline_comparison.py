@@ -398,6 +398,7 @@ def accept_all(
     states: Mapping[str, AcceptedModel],
     gate: Gate,
 ) -> Baseline:
+    """Accept every current outcome; the reason of a removed cell stays until the cell is back."""
     known = before.by_cell()
     policies = {
         model_id: gate.find_policy(model_id) for model_id in {cell.model for cell in current}
@@ -411,7 +412,8 @@ def accept_all(
             and has_same_figures(old, after, policies[cell.model])
         )
         outcomes.append(old if old is not None and is_unchanged else after)
-    return build_baseline(outcomes, states.__getitem__)
+    dropped = {cell: text for cell, text in before.dropped.items() if cell not in current}
+    return build_baseline(outcomes, {**before.models, **states}.__getitem__, dropped)
 
 
 def accept_some(

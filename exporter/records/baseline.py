@@ -143,7 +143,7 @@ class AcceptedModel(FrozenModel):
     """The nodes of each operator by opset; empty in files of older versions."""
     cells: Items[CellOutcome]
     dropped: dict[CellText, str] = Field(default_factory=dict)
-    """The user's reason for each removed cell, until all cells are accepted again."""
+    """The user's reason for each removed cell, until the cell is accepted again."""
 
     @model_validator(mode="after")
     def _reject_duplicates(self) -> Self:

@@ -18,7 +18,7 @@ from exporter.manifest import load_project
 from exporter.pipeline import build_folder
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status
-from tests.integration.project import run_exporter, start_exporter
+from tests.integration.project import format_entry, run_exporter, start_exporter
 from tests.integration.results import MANIFEST, write_results
 from tests.unit.factory import key_by_text
 
@@ -96,7 +96,7 @@ def test_without_cells_all_findings_are_accepted_and_unchanged_cells_keep_their_
     assert (better.returncode, "pull request" in better.stdout) == (0, False)
 
 
-def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(project: Path) -> None:
+def test_a_dropped_cell_keeps_its_reason_until_it_is_back(project: Path) -> None:
     (project / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "18"))
     write_results(project)
     assert run_exporter(project, "gate").returncode == 1
@@ -108,7 +108,23 @@ def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(project: P
     )
     assert run_exporter(project, "gate").returncode == 0
     assert run_exporter(project, "baseline").returncode == 0
+    assert read_baseline(project / "reports/baseline").dropped == baseline.dropped
+    (project / "manifests/net.toml").write_text(MANIFEST)
+    write_results(project)
+    assert run_exporter(project, "baseline").returncode == 0
     assert not read_baseline(project / "reports/baseline").dropped
+
+
+def test_a_removed_model_keeps_its_reason(project: Path) -> None:
+    other = format_entry("other", "net.py:Net", opsets="[17]")
+    (project / "manifests/net.toml").write_text(f"format = 1{other}")
+    write_results(project)
+    run_exporter(project, "baseline", "update", "net", "--reason", "replaced, see 7", code=0)
+    run_exporter(project, "baseline", code=0)
+    baseline = read_baseline(project / "reports/baseline")
+    assert set(baseline.dropped.values()) == {"replaced, see 7"}
+    run_exporter(project, "gate", code=0)
+    run_exporter(project, "check", code=0)
 
 
 @pytest.mark.parametrize(
