@@ -13,6 +13,7 @@ from exporter.core.errors import Location
 from exporter.core.git import diff_files, find_last_change
 from exporter.gate import baseline_comparison
 from exporter.gate.accepted_contract import describe_states
+from exporter.gate.approvals import Reviews
 from exporter.gate.evidence import find_evidence_findings
 from exporter.gate.finding import (
     CAUSED_KINDS,
@@ -163,11 +164,15 @@ class GateResult:
 
 
 def gate(
-    manifest: Manifest, environment: Mapping[str, str], against: str | None = None
+    manifest: Manifest,
+    environment: Mapping[str, str],
+    against: str | None = None,
+    reviews: Reviews | None = None,
 ) -> GateResult:
     """Compare the current results with the accepted ones.
 
-    With `against`, baseline and policy are those of a revision of git.
+    With `against`, baseline and policy are those of a revision of git; `reviews` are those of the
+    pull request.
 
     Raises:
         ExporterError: RED if there is no baseline. UNREADABLE if the results, the baseline or the
@@ -184,6 +189,7 @@ def gate(
         baseline = read_baseline(path)
         revision = ""
         stale = ""
+        reviewers: Mapping[str, str] = {}
         states = describe_states(manifest, run, baseline)
         findings = baseline_comparison.compare_results(
             baseline, run, planned, manifest.project.gate, states
@@ -191,9 +197,10 @@ def gate(
     else:
         from exporter.api.revision_comparison import compare  # 7 ms, with git's commands
 
-        compared = compare(manifest, run, planned, environment, against)
+        compared = compare(manifest, run, planned, environment, against, reviews)
         policy, baseline = compared.state.manifest, compared.state.baseline
         findings, accepted = compared.findings, compared.accepted
+        reviewers = compared.reviewers
         revision = f"{compared.name} of {compared.commit.day}"
         stale = describe_uncommitted(manifest, run, environment)
     findings = (*findings, *find_evidence_findings(manifest, policy, run, datetime.now(UTC)))
@@ -221,6 +228,7 @@ def gate(
         missing=current.missing,
         accepted_in=str(commit or ""),
         revision=revision,
+        reviewers=reviewers,
         stale_pages=stale,
     )
     return GateResult(

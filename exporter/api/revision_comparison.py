@@ -11,14 +11,22 @@ from pathlib import Path
 from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import open_regular_file
-from exporter.core.git import Commit
+from exporter.core.git import Commit, Git
 from exporter.core.revision import Checkout, check_out
 from exporter.gate.accepted_contract import DEFINING_KEYS, describe_states, find_state_changes
+from exporter.gate.approvals import (
+    CODEOWNERS,
+    CodeOwners,
+    Reviewers,
+    Reviews,
+    select_reviewers,
+)
 from exporter.gate.baseline_comparison import compare_results, list_accepted, strip_figures
 from exporter.gate.finding import ACCEPTED_HERE, GateFinding
 from exporter.gate.revision_promises import ContractHashes, find_contract_changes
 from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
 from exporter.manifest.loader import list_manifests
+from exporter.manifest.resolved.policy import ACTIONS
 from exporter.manifest.rules.python_code import hash_code
 from exporter.manifest.syntax.python_source import find_module_file
 from exporter.manifest.syntax.table import list_functions
@@ -61,6 +69,8 @@ class ComparedRevision:
     findings: tuple[GateFinding, ...]
     accepted: tuple[GateFinding, ...]
     """The differences between its baseline and that of the branch."""
+    reviewers: Mapping[str, str]
+    """Who may approve a loss, by model."""
 
 
 def compare(
@@ -69,8 +79,11 @@ def compare(
     promised: Collection[CellId],
     environment: Mapping[str, str],
     against: str,
+    reviews: Reviews | None = None,
 ) -> ComparedRevision:
     """Compare the results of the work tree with the last common commit with a revision.
+
+    `reviews` are those of the pull request, if the host was asked.
 
     Raises:
         ExporterError: UNREADABLE if the manifests or the baseline of the revision cannot be read.
@@ -79,6 +92,9 @@ def compare(
     root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
     with check_out(root, against, environment) as checkout:
         state = _read_state(checkout, root)
+    git = Git(root, environment, "--against")
+    folder = git.run("rev-parse", "--show-prefix") + f"{state.manifest.project.reports}/{FOLDER}"
+    reviewers = _read_reviewers(git, against, reviews)
     present = read_baseline(path) if path.exists() else Baseline()
     branch = ProjectState(
         manifest=manifest,
@@ -90,13 +106,48 @@ def compare(
         state=state,
         name=checkout.name,
         commit=checkout.commit,
-        findings=compare_with_revision(state, branch, run, promised),
+        findings=compare_with_revision(
+            state, branch, run, promised, Approvals(reviewers=reviewers, folder=folder)
+        ),
         accepted=list_accepted(state.baseline, present),
+        reviewers={
+            model_id: reviewers.describe(f"{folder}/{model_id}.json")
+            for model_id in state.baseline.models.keys() | manifest.by_id.keys()
+        },
     )
 
 
+def _read_reviewers(git: Git, revision: str, reviews: Reviews | None) -> Reviewers:
+    """Return the approvals of the current commit, and the owners at the tip of the revision.
+
+    A job of a pull request has the merge of its head with the base: the head is the second parent.
+    """
+    commits = (git.try_run("rev-parse", "--verify", "--quiet", each) for each in ("HEAD", "HEAD^2"))
+    files = (git.try_run("show", f"{revision}:{name}") for name in CODEOWNERS)
+    text = next((each for each in files if each is not None), None)
+    owners = None if text is None else CodeOwners(text)
+    return select_reviewers(reviews, [each for each in commits if each], owners)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvals:
+    """The approvals of a branch, and the folder of the baseline whose owners count."""
+
+    reviewers: Reviewers = field(default_factory=Reviewers)
+    folder: str = f"reports/{FOLDER}"
+    """From the top of the repository."""
+
+    def find(self, cells: Collection[CellId]) -> str:
+        models = dict.fromkeys(cell.model for cell in cells)
+        return self.reviewers.find_approver([f"{self.folder}/{model}.json" for model in models])
+
+
 def compare_with_revision(
-    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
+    revision: ProjectState,
+    branch: ProjectState,
+    run: RunRecord,
+    promised: Collection[CellId],
+    approvals: Approvals | None = None,
 ) -> tuple[GateFinding, ...]:
     """Compare the results and the manifests of a branch with a revision; see `compare_results`.
 
@@ -122,8 +173,13 @@ def compare_with_revision(
     acceptance = _BranchAcceptance(
         before=revision.baseline.by_cell(),
         after=branch.baseline.by_cell(),
-        dropped=branch.baseline.dropped,
+        dropped={
+            cell: reason
+            for cell, reason in branch.baseline.dropped.items()
+            if revision.baseline.dropped.get(cell) != reason
+        },
         records=run.by_cell(),
+        approvals=approvals or Approvals(),
     )
     judged = [
         *(each for each in changed_states if each.kind is FindingKind.CONTRACT),
@@ -166,7 +222,9 @@ class _BranchAcceptance:
     after: Mapping[CellId, CellOutcome]
     """The baseline of the branch."""
     dropped: Mapping[CellId, str]
+    """The reasons for removed cells that the revision does not have."""
     records: Mapping[CellId, Record]
+    approvals: Approvals
 
     def is_accepted(self, cell: CellId) -> bool:
         """Return whether the branch's baseline contains the current outcome."""
@@ -196,9 +254,17 @@ def _apply_acceptance(
     reason = reasons[0] if all(reasons) else ""
     if not reason:
         return finding
-    message = f"{ACCEPTED_HERE}{reason}" + (f" ({finding.message})" if finding.message else "")
-    policy = manifest.project.gate.find_policy(finding.cell.model)
-    match policy.find_action(FindingKind.ACCEPTED_HERE):
+    models = dict.fromkeys(cell.model for cell in finding.cells)
+    policies = [manifest.project.gate.find_policy(model_id) for model_id in models]
+    actions = [each.find_action(FindingKind.ACCEPTED_HERE) for each in policies]
+    approver = ""
+    if all(each.needs_approval for each in policies):
+        approver = acceptance.approvals.find(finding.cells)
+    message = ", approved by @".join(filter(None, (f"{ACCEPTED_HERE}{reason}", approver)))
+    message += f" ({finding.message})" if finding.message else ""
+    if approver:
+        return replace(finding, message=message, action="warn")
+    match min(actions, key=ACTIONS.index):
         case "block":
             return replace(finding, message=message)
         case "warn":

@@ -27,10 +27,14 @@ from exporter.records.baseline import FOLDER
 from exporter.records.record import CellId
 from exporter.report.rows.gate_rows import build_finding_rows, group_findings
 
-#: Whose decision a loss is.
-_DECISION = (
-    "in a pull request, a loss blocks also if it is accepted here: a maintainer merges over the "
-    'check, or sets `warn = ["accepted_here"]` in [tool.exporter.gate] of the target branch'
+#: Who decides about a loss.
+_APPROVAL = (
+    "in a pull request, this loss passes if an owner of the baseline approves the commit: "
+    "docs/gate.md#losses-on-purpose"
+)
+_REFUSAL = (
+    "in a pull request, this loss blocks also if it is accepted here, because accepted_here is in "
+    "`block` of [tool.exporter.gate]"
 )
 #: The first letters of the answers in a review.
 _ANSWERS = click.Choice(["a", "r", "s", "q"])
@@ -86,8 +90,10 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     gate = acceptance.manifest.project.gate
     losses = [each for each in accepted if each.is_blocking and not each.is_improvement]
     policies = [gate.find_policy(model) for model in {each.cell.model for each in losses}]
-    if any(each.find_action(FindingKind.ACCEPTED_HERE) == "block" for each in policies):
-        print_line(_DECISION)
+    if any(each.needs_approval for each in policies):
+        print_line(_APPROVAL)
+    elif any(each.find_action(FindingKind.ACCEPTED_HERE) == "block" for each in policies):
+        print_line(_REFUSAL)
     return ExitCode.OK
 
 

@@ -326,6 +326,10 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
             if _SEVERITY[second] < _SEVERITY[first]:
                 name = f'["{kind.key}"]'
                 changes.append((kind.key, (f"gate.{first} = {name}", f"gate.{second} = {name}")))
+        accepted_here = FindingKind.ACCEPTED_HERE
+        if new_policy.needs_approval and policy.actions.get(accepted_here) == "block":
+            values = (f'gate.block = ["{accepted_here.key}"]', "a loss passes with an approval")
+            changes.append((accepted_here.key, values))
         for kind in LIMITS:
             old_limit, limit = (each.find_limit(kind) for each in (policy, new_policy))
             if limit > old_limit:

@@ -39,6 +39,7 @@ for name in ("export", "merge", "gate", "report"):
 MODEL_IDS = ("one", "two", "three")
 #: Prints the number of the comment for the list of all comments, if there is one.
 GH = """#!/bin/bash
+if test "$2" = graphql; then echo '{"head": "1a2b3c", "author": "a", "approvals": []}'; exit 0; fi
 if test "$2" = --paginate; then cat "$NOTE.id" 2>/dev/null; exit 0; fi
 printf '%s\\n' "$@" > "$NOTE"
 """
@@ -151,6 +152,7 @@ class Runner:
         path = f"{programs}:{Path(sys.executable).parent}:{inherited['PATH']}"
         github = {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "a/b"}
         github["GITHUB_WORKSPACE"] = str(workspace)
+        github["RUNNER_TEMP"] = str(self.folder)
         github["GITHUB_OUTPUT"] = str(self.folder / "outputs")
         github["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
         extra = {"PYTHONPATH": str(ROOT), "PATH": path, "NOTE": str(self.gh_log)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -14,6 +15,7 @@ from exporter.cli.output.tables import open_project, print_result_notes, show_fi
 from exporter.cli.output.terminal import print_document, print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_names
+from exporter.gate.approvals import read_reviews
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import GateRows, build_gate_rows
@@ -28,13 +30,21 @@ _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the bas
     metavar="REVISION",
     help="Use baseline and policy of the last common commit with this revision of git.",
 )
+@click.option(
+    "--approvals",
+    type=click.File(encoding="utf-8"),
+    help="The host's answer about the reviews of the pull request, as JSON; - for standard input.",
+)
 @json_option(GateRows)
-def gate(root: Path, against: str | None, *, as_json: bool) -> int:
+def gate(root: Path, against: str | None, approvals: IO[str] | None, *, as_json: bool) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
+    if approvals and against is None:
+        raise ExporterError(ExitCode.MANIFEST, "--approvals: needs --against; add it")
     manifest = open_project(root)
     build = BuildFolder.from_project(manifest.project).path
     try:
-        result = gate_run.gate(manifest, os.environ, against)
+        reviews = read_reviews(approvals) if approvals else None
+        result = gate_run.gate(manifest, os.environ, against, reviews)
     except ExporterError as error:
         # The page of an earlier run would be a false verdict.
         github.write_pages(build, github.format_problems(error.problems, _NO_VERDICT))

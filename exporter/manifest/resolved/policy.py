@@ -84,8 +84,9 @@ class FindingKind(StrEnum):
     NEW_GREEN = "new cell, green"
     """The cell is green and not in the baseline. Blocks until it is accepted."""
     ACCEPTED_HERE = "accepted here"
-    """With `--against`: the branch's own baseline accepts a loss with a reason. In `warn`, such a
-    loss passes after the review of its reason; in `block`, none passes."""
+    """With `--against`: the branch's own baseline accepts a loss with a reason. In no list, it
+    passes if an owner of the baseline approves the pull request; in `warn`, with the reason alone;
+    in `block`, none passes."""
 
     @property
     def key(self) -> str:
@@ -124,6 +125,11 @@ class GatePolicy(FrozenModel):
 
     def find_action(self, kind: FindingKind) -> Action:
         return self.actions.get(kind, kind.default_action)
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a loss that the branch accepts with a reason passes with an approval."""
+        return FindingKind.ACCEPTED_HERE not in self.actions
 
     def find_limit(self, kind: FindingKind) -> float:
         return self.limits.get(kind, LIMITS[kind])

@@ -21,7 +21,7 @@ from exporter.gate.finding import (
     Cause,
     GateFinding,
 )
-from exporter.manifest import FindingKind, Gate, Manifest, Project
+from exporter.manifest import FindingKind, Gate, GatePolicy, Manifest, Project
 from exporter.manifest.resolved.policy import LIMITS
 from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import format_opsets
@@ -75,6 +75,8 @@ class GateFacts:
     """Commit and date of the baseline: `2a9548ebe314 of 2026-11-21`; empty if unknown."""
     revision: str = ""
     """The revision and its day; empty for the baseline of the work tree."""
+    reviewers: Mapping[str, str] = field(default_factory=dict)
+    """Who may approve a loss, by model."""
     stale_pages: str = ""
 
 
@@ -139,6 +141,7 @@ class GateRows(FrozenModel):
     initial: Items[str] = Field(description="The models whose weights were drawn.")
     stale_pages: str = Field(description="Why the committed pages are old, or empty.")
     accept_command: str = Field(description="Accepts all that is not worse, after an export.")
+    next: str = Field(description="The next step if something is worse, or empty.")
 
 
 def build_gate_rows(
@@ -181,6 +184,7 @@ def build_gate_rows(
         initial=tuple(list_initial_models(facts.records.values())),
         stale_pages=facts.stale_pages,
         accept_command=_format_update(pending, facts) if pending else "",
+        next=_find_decision(worse, facts) if worse else "",
     )
 
 
@@ -321,7 +325,7 @@ def _list_expectations(group: Sequence[GateFinding], facts: GateFacts) -> tuple[
         if (each.cell.model, each.cell.device) == (cell.model, cell.device)
     ]
     records = [facts.records[each] for each in same if each in facts.records]
-    if not records[0].status.is_red:
+    if not records[0].status.is_red or not all(_may_accept(each, facts) for each in group):
         return ()
     spec = facts.manifest.by_id[cell.model]
     return tuple(foreseen_failures.format_expectations(spec, records))
@@ -380,18 +384,55 @@ def _is_pending(finding: GateFinding) -> bool:
 
 
 def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
-    first = findings[0]
-    if facts is _NOTHING or not first.is_blocking or _is_pending(first):
+    """Return the next step for findings that block, as the policy allows it; "" for no loss."""
+    losses = [each for each in findings if each.is_blocking and not _is_pending(each)]
+    if facts is _NOTHING or not losses:
         return ""
-    if first.setting:
-        return "restore the setting, or change it in a branch of its current"
-    policy = (facts.gate or facts.manifest.project.gate).find_policy(first.cell.model)
-    if facts.revision and policy.find_action(FindingKind.ACCEPTED_HERE) == "block":
-        return (
-            "fix or revert it; only a maintainer can merge over the check, because the policy of "
-            f"{facts.revision.split()[0]} lets no branch accept a loss (accepted_here blocks)"
+    settings = [each for each in losses if each.setting]
+    final = [each for each in losses if not _may_accept(each, facts)]
+    unexplained = [
+        each for each in losses if each not in final and not each.message.startswith(ACCEPTED_HERE)
+    ]
+    texts = []
+    if final:
+        texts.append(
+            f"fix or revert it; the policy of {facts.revision.split()[0]} lets no branch accept a "
+            "loss (accepted_here blocks)"
         )
-    return f"fix it, or accept it: {_format_update(findings, facts)}"
+    elif unexplained:
+        fix = "restore the setting" if len(settings) == len(losses) else "fix it"
+        texts.append(f"{fix}, or accept it: {_format_update(unexplained, facts)}")
+    waiting = {
+        cell.model
+        for each in losses
+        if each not in final and _needs_approval(each, facts)
+        for cell in each.cells
+    }
+    if waiting and not final:
+        names = dict.fromkeys(facts.reviewers.get(model_id, "") for model_id in sorted(waiting))
+        persons = join_names(list(filter(None, names)) or ["an owner"], _LISTED_KINDS)
+        start = "commit it, and let" if unexplained else "the loss has a reason: let"
+        texts.append(f"{start} {persons} approve the commit; then run this check again")
+    return "; ".join(texts)
+
+
+def _may_accept(finding: GateFinding, facts: GateFacts) -> bool:
+    """Return whether the policy lets the branch accept a loss with a reason."""
+    policies = _find_policies(finding, facts)
+    return not facts.revision or all(
+        each.actions.get(FindingKind.ACCEPTED_HERE) != "block" for each in policies
+    )
+
+
+def _needs_approval(finding: GateFinding, facts: GateFacts) -> bool:
+    policies = _find_policies(finding, facts)
+    return bool(facts.revision) and any(each.needs_approval for each in policies)
+
+
+def _find_policies(finding: GateFinding, facts: GateFacts) -> list[GatePolicy]:
+    gate = facts.gate or facts.manifest.project.gate
+    models = dict.fromkeys(cell.model for cell in finding.cells)
+    return [gate.find_policy(model_id) for model_id in models]
 
 
 def _format_update(findings: Iterable[GateFinding], facts: GateFacts) -> str:

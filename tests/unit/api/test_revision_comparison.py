@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from exporter.api.revision_comparison import ProjectState, compare_with_revision
+from exporter.api.revision_comparison import Approvals, ProjectState, compare_with_revision
 from exporter.gate.accepted_contract import (
     DEFINING_KEYS,
     HARMLESS_KEYS,
     RESOLVED_KEYS,
 )
+from exporter.gate.approvals import Reviewers
 from exporter.gate.baseline_comparison import accept_some
 from exporter.gate.finding import GateFinding
 from exporter.gate.revision_promises import OF_DEVICES, find_contract_changes
 from exporter.manifest import (
+    Action,
     Axis,
     Bound,
     Case,
@@ -383,6 +385,16 @@ def test_only_a_looser_policy_is_a_finding(settings: dict[str, Any], text: str) 
     assert find_contract_changes(loose, plain) == ()
 
 
+def test_an_approval_is_weaker_than_no_acceptance() -> None:
+    strict, plain = with_gate(make_spec(), accepted_here="block"), make_manifest(make_spec())
+    (finding,) = find_contract_changes(strict, plain)
+    assert (finding.before, finding.after) == (
+        'gate.block = ["accepted_here"]',
+        "a loss passes with an approval",
+    )
+    assert find_contract_changes(plain, strict) == ()
+
+
 def test_a_less_strict_device_is_a_finding() -> None:
     def manifest(**fields: Any) -> Manifest:
         device = Device(name="cpu", runtime="onnxruntime", **fields)
@@ -472,6 +484,69 @@ def test_the_policy_of_the_revision_applies_to_reasons(policy: str, blocks: list
     assert [
         each.is_blocking for each in compare(GREEN, RED, make_baseline(make_run(*RED)), "warn")
     ] == [True]
+
+
+APPROVED = Approvals(reviewers=Reviewers(approved_by=("ann",)))
+
+
+@pytest.mark.parametrize(
+    ("actions", "approvals", "is_blocking"),
+    [
+        ({}, APPROVED, False),
+        ({}, Approvals(), True),
+        ({"accepted_here": "block"}, APPROVED, True),
+        ({"accepted_here": "warn"}, Approvals(), False),
+    ],
+)
+def test_a_loss_with_a_reason_passes_with_an_approval(
+    actions: dict[str, str], approvals: Approvals, is_blocking: bool
+) -> None:
+    before = make_baseline(make_run(*GREEN))
+    then = ProjectState(manifest=with_gate(make_spec(), **actions), baseline=before)
+    for reason in ("known, see 12", ""):
+        outcomes = extract_outcomes(make_run(*RED))
+        now = accept_some(before, outcomes, {CELLS[1]: reason}, {})
+        branch = ProjectState(manifest=then.manifest, baseline=now)
+        (finding,) = compare_with_revision(then, branch, make_run(*RED), CELLS, approvals)
+        assert finding.is_blocking is (is_blocking or not reason)
+        assert ("approved by @ann" in finding.message) is (
+            bool(reason) and not actions and approvals is APPROVED
+        )
+
+
+def test_the_strictest_policy_counts_for_a_setting_of_several_models() -> None:
+    """An approval or a reason for a model that may accept is none for another one."""
+    specs = (make_spec("lax"), make_spec("strict"))
+    strict = ModelPolicy(models="strict", actions={FindingKind.ACCEPTED_HERE: "block"})
+    actions: dict[FindingKind, Action] = {FindingKind.ACCEPTED_HERE: "warn"}
+    before, after = (
+        set_gate(Gate(policy=GatePolicy(actions=each), models=(strict,)), *specs)
+        for each in (actions, {**actions, FindingKind.NEWLY_RED: "warn"})
+    )
+    cells = [parse_cell(f"{spec.id}/{opset}/cpu") for spec in specs for opset in spec.opsets]
+    run = make_run(*(make_record(cell) for cell in cells))
+    accepted = make_baseline(run)
+    reasons = dict.fromkeys(cells, "why")
+    now = accept_some(accepted, extract_outcomes(run), reasons, {})
+    then = ProjectState(manifest=before, baseline=accepted)
+    branch = ProjectState(manifest=after, baseline=now)
+    findings = compare_with_revision(then, branch, run, cells, APPROVED)
+    (setting,) = (each for each in findings if each.setting)
+    assert setting.is_blocking
+
+
+def test_a_reason_of_the_revision_does_not_remove_a_cell() -> None:
+    """The cell came back at the revision, and its old reason stayed in the file."""
+    before = make_baseline(make_run(*GREEN))
+    old = accept_some(before, extract_outcomes(make_run(GREEN[1])), {CELLS[0]: "history"}, {})
+    base = before.models["alexnet"].model_copy(update={"dropped": old.dropped})
+    then = ProjectState(
+        manifest=with_gate(make_spec(), accepted_here="warn"),
+        baseline=Baseline(models={"alexnet": base}),
+    )
+    branch = ProjectState(manifest=make_manifest(make_spec(opsets=(18,))), baseline=old)
+    (removed,) = compare_with_revision(then, branch, make_run(GREEN[1]), [CELLS[1]])
+    assert removed.is_blocking
 
 
 def test_an_older_reason_does_not_accept_a_relaxation() -> None:

@@ -287,9 +287,11 @@ def test_a_removed_promise_costs_releases_and_has_no_command() -> None:
 
 
 BLOCKED = "the policy of main lets no branch accept a loss"
+APPROVE = "; commit it, and let @ann approve the commit; then run this check again"
 COMMAND = "or accept it: exporter baseline update 'net/18/cpu' --reason \"REASON\""
 DECISIONS: list[tuple[Record, dict[str, Any], str]] = [
-    (BROKEN, {}, BLOCKED),
+    (BROKEN, dict.fromkeys(("base", "manifest"), relax(accepted_here="block")), BLOCKED),
+    (BROKEN, {"reviewers": {"net": "@ann"}}, COMMAND + APPROVE),
     (BROKEN, {"base": relax(accepted_here="warn")}, COMMAND),
     (BROKEN, {"revision": ""}, COMMAND),
     # Nothing is worse, so the command for all such cells is in `accept_command`.
@@ -304,6 +306,17 @@ def test_a_loss_has_a_next_step(record: Record, state: dict[str, Any], decision:
     assert all(decision in each for each in decisions)
 
 
+FORESEE = "or foresee it, with a reason: `expect = [{"
+
+
+def test_an_expectation_is_offered_once_and_only_if_the_policy_accepts_it() -> None:
+    offered = render_gate(gate(BROKEN), BOTH.project)
+    assert offered.count(FORESEE) == offered.count("**Next**") == 1
+    refused = gate(BROKEN, base=relax(accepted_here="block"))
+    assert refused.findings[0].expectations == ()
+    assert "baseline update" not in render_gate(refused, BOTH.project)
+
+
 def test_an_accepted_loss_is_shown_once_with_its_reason() -> None:
     red = make_baseline(make_run(GREEN[0], BROKEN, *GREEN[2:])).models["net"]
     cells = (red.cells[0], red.cells[1].model_copy(update={"reason": "see #4"}))
@@ -311,6 +324,7 @@ def test_an_accepted_loss_is_shown_once_with_its_reason() -> None:
     rows = gate(BROKEN, branch=branch)
     assert [row.message for row in rows.findings] == ["accepted here: see #4 (only batch 3)"]
     assert rows.accepted == ()
+    assert rows.next.startswith("the loss has a reason: let an owner approve the commit; then")
     allowed = gate(BROKEN, branch=branch, base=relax(accepted_here="warn"))
     assert (allowed.level, allowed.accept_command) == ("passes", "")
 
