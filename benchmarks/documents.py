@@ -60,8 +60,8 @@ matching `[[models.ID.overrides]]`. `exporter explain CELL` shows each value wit
 `init`, `options` and `axes` are merged key by key, so `axes.seq = { max = 64 }` in an entry keeps
 the `example` of its parent. Every other key is replaced completely. A parent in another file is
 resolved with the `[defaults]` of that file. Paths are relative to the manifest that contains
-them, and `package.module:attribute` is searched in its folder, in the project's root and on
-Python's path.
+them, and `package.module:attribute` is searched in its folder, in the project's root, on
+Python's path, and in the folder `src` of the project.
 
 The tables below have the 20 keys of nearly all entries. [The second page](manifest-keys.md) has all
 other keys, those of `fill`, `axes` and `expect`, and the settings of the project. A value in

@@ -31,6 +31,8 @@ from exporter.processes.worker_variables import TORCH_PRIVATE, digest_variables,
 
 #: The name of the search path among the packages of a record.
 SEARCH_PATH = "sys.path"
+#: The state of a search path that has only folders of packages.
+NO_FOLDERS = "no folders"
 #: The folder with this tool, which the fingerprint contains.
 _OWN_FOLDER = str(Path(__file__).resolve().parents[2])
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
@@ -51,7 +53,7 @@ def read_search_path(root: Path, variable: str) -> str:
         each for each in map(os.path.realpath, _list_folders(variable)) if Path(each).exists()
     ]
     names = (make_portable(each, root) for each in dict.fromkeys(folders) if each not in needless)
-    return os.pathsep.join(names) or "no folders"
+    return os.pathsep.join(names) or NO_FOLDERS
 
 
 def make_portable(folder_text: str, root: Path) -> str:

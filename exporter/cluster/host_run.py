@@ -21,6 +21,7 @@ from typing import Any
 
 from exporter.cache.fingerprint import hash_device
 from exporter.cache.states import (
+    NO_FOLDERS,
     have_tools_changed,
     read_search_path,
     read_source_state,
@@ -74,7 +75,9 @@ def make_host_variables(
     shared = list_shared_variables(environment, client_facts.patterns)
     values = {name: value for name, value in environment.items() if name not in shared}
     client_root = Path(client_facts.root)
-    folders = [str(root / folder) for folder in client_facts.python_path]
+    # An installation as a link leads to the client's project; the copy of it is searched first.
+    names = (*client_facts.python_path, *_list_own_folders(client_facts.search_path))
+    folders = list(dict.fromkeys(str(root / folder) for folder in names))
     # A host can have other folders of packages. Those of the client's project are other files.
     folders += [
         folder
@@ -86,6 +89,12 @@ def make_host_variables(
     else:
         values.pop(PYTHON_PATH, None)
     return make_worker_environment(values | dict(client_facts.variables), client_facts.patterns)
+
+
+def _list_own_folders(search_path: str) -> list[str]:
+    """Return the folders of a project in its search path, as it has them relative to its root."""
+    folders = search_path.split(os.pathsep) if search_path != NO_FOLDERS else []
+    return [each for each in folders if not each.startswith(("/", ".."))]
 
 
 def find_tool_differences(client_facts: ClientFacts) -> tuple[str, ...]:
@@ -105,7 +114,10 @@ def find_differences(
     client_facts: ClientFacts, root: Path, variables: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield how the files around the copy of the project differ from those of the client."""
-    state = read_search_path(root, variables.get(PYTHON_PATH, ""))
+    folders = read_search_path(root, variables.get(PYTHON_PATH, "")).split(os.pathsep)
+    inner = _list_own_folders(os.pathsep.join(folders))
+    linked = {os.path.normpath(f"{client_facts.root}/{each}") for each in inner}
+    state = os.pathsep.join(each for each in folders if each not in linked)
     if state != client_facts.search_path:
         yield f"search path of Python: {state} instead of {client_facts.search_path}"
     for name, target_state in client_facts.targets.items():

@@ -33,6 +33,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import find_packaged_folder, pluralize
 from exporter.export_options import ExportOptions
 from exporter.manifest import Manifest, ModelSpec, load_project
+from exporter.manifest.syntax.python_source import find_module_file, suggest_module
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import drop_changed_files, filter_valid_results
@@ -62,6 +63,8 @@ def check(root: Path) -> int:
         print_error(problem)
     for note in _list_repeated_axes(manifest):
         print_line(note)
+    for note in _list_unknown_modules(manifest):
+        print_line(note)
     for note in describe_ignored_files(manifest, os.environ):
         print_line(f"note: {note}")
     cells = pluralize(len(list_all_cells(manifest)), "cell")
@@ -81,6 +84,19 @@ def _list_repeated_axes(manifest: Manifest) -> Iterator[str]:
                     f"note: {prefix}: '{item.name}' has the axis '{name}' twice, so only equal "
                     "sizes are proved; give each dimension a name of its own if they can differ"
                 )
+
+
+def _list_unknown_modules(manifest: Manifest) -> Iterator[str]:
+    """Yield a note for each source whose module is not found here, but one with a near name."""
+    root = Path(manifest.project.root)
+    for model in manifest.models:
+        module = model.source.rpartition(":")[0]
+        folders = (str((root / model.manifest).parent), str(root))
+        if "/" in module or module.endswith(".py") or find_module_file(module, folders):
+            continue
+        if hint := suggest_module(module, folders):
+            prefix = f"{model.manifest}:{model.line}: models.{model.id}"
+            yield f"note: {prefix}: no module '{module}' is found here{hint}"
 
 
 class CellDecision(FrozenModel):

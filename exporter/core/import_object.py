@@ -37,6 +37,8 @@ SEARCHED: dict[str, None] = {}
 #: A name in `SEARCHED` that represents the names of all modules that Python and packages have. A
 #: module in a folder of `sys.path` can replace them, also those that were loaded before.
 SHADOWS = "@"
+#: The folder with the packages of many projects; it is searched if nothing else has a module.
+SOURCE_FOLDER = "src"
 #: Functions that receive the path, the source and the code of each imported module before it runs.
 LISTENERS: list[Callable[[str, bytes, CodeType], None]] = []
 
@@ -61,6 +63,13 @@ def prepend_to_path(folder: Path) -> None:
     """Add `folder` to the front of Python's module search path."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+def search_project(root: Path) -> None:
+    """Search the modules of a project first, and those of its folder `src` last."""
+    prepend_to_path(root)
+    if (source := str(root / SOURCE_FOLDER)) not in sys.path:
+        sys.path.append(source)
 
 
 def _import_file(path: Path, relative: str) -> ModuleType:

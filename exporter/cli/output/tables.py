@@ -37,6 +37,7 @@ from exporter.records.record import (
     CellId,
     Record,
     RunRecord,
+    Stage,
     Status,
 )
 from exporter.report.formats import choose_mark
@@ -183,11 +184,21 @@ def _format_red_groups(
         lambda record: record.cell,
         lambda record: (record.outcome, mask_numbers(record.message)),
     )
+    same: dict[object, list[str]] = {}
+    for group in groups:
+        key = (group.first.outcome, group.first.message)
+        same.setdefault(key, []).append(str(group.label))
     for group in groups:
         record = group.first
+        others = same[record.outcome, record.message]
+        # Without blame, all of its lines are those of the first one.
+        if record.stage is Stage.SOURCE and others[0] != str(group.label):
+            continue
         expectation = f" ({join_lines(record.expectation)})" if record.expectation else ""
         line = f"{group.label}: {record.outcome}: {join_lines(record.message)}{expectation}"
         yield line, choose_color(record.status)
+        if record.stage is Stage.SOURCE and len(others) > 1:
+            yield f"    also: {join_names(others[1:])}", None
         code = record.failure_code
         yield f"    code: {code}, explained by `exporter guide {code}`", None
         for advice in (each for each in record.advice if each not in record.message):

@@ -6,20 +6,30 @@ import ast
 import importlib.util
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from exporter.core.errors import suggest_nearest
+from exporter.core.import_object import SOURCE_FOLDER
+
 
 def find_module_file(module: str, folders: Sequence[str]) -> Path | None:
     """Return the source of a module, searched in the folders and then on Python's path.
+
+    The last folder is the project, whose folder `src` is searched last.
 
     Returns:
         None if the package does not exist, or if only an import can find the module.
     """
     package, *inner = module.split(".")
     try:
-        spec = PathFinder.find_spec(package, folders) or importlib.util.find_spec(package)
+        spec = (
+            PathFinder.find_spec(package, folders)
+            or importlib.util.find_spec(package)
+            or PathFinder.find_spec(package, [f"{folders[-1]}/{SOURCE_FOLDER}"])
+        )
     except (ImportError, ValueError):
         return None
     if spec is None:
@@ -31,6 +41,25 @@ def find_module_file(module: str, folders: Sequence[str]) -> Path | None:
             file for base in bases for file in (base / "__init__.py", base.with_suffix(".py"))
         ]
     return next((file for file in candidates if file.suffix == ".py" and is_file(file)), None)
+
+
+def suggest_module(module: str, folders: Sequence[str]) -> str:
+    """Return the end of a message with the nearest module of the folders, or "" if none is near.
+
+    The last folder is the project, as in `find_module_file`.
+    """
+    parts = module.split(".")
+    for index, name in enumerate(parts):
+        names: set[str] = set()
+        for folder in (*folders, f"{folders[-1]}/{SOURCE_FOLDER}"):
+            base = Path(folder, *parts[:index])
+            with suppress(OSError):
+                names |= {each.stem for each in base.glob("*.py")}
+                names |= {each.parent.name for each in base.glob("*/*.py")}
+        if name not in names:
+            outer = "".join(f"{part}." for part in parts[:index])
+            return suggest_nearest(f"{outer}{name}", [f"{outer}{each}" for each in names])
+    return ""
 
 
 def is_file(file: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx.reference.op_run import OpRun
 
-from exporter.core.import_object import load_attribute, prepend_to_path
+from exporter.core.import_object import load_attribute, search_project
 from exporter.manifest import ModelSpec
 from exporter.runtimes import Kernels
 
@@ -25,7 +25,7 @@ def load_kernels(spec: ModelSpec, root: Path) -> Kernels:
     """
     folder = (root / spec.manifest).parent
     if spec.custom_ops:
-        prepend_to_path(root)
+        search_project(root)
     libraries = [_find_library(op.ort_library, folder) for op in spec.custom_ops if op.ort_library]
     operators = [_load_operator(op.reference, folder) for op in spec.custom_ops if op.reference]
     return Kernels(

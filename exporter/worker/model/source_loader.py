@@ -23,10 +23,11 @@ from torch.nn.parameter import is_lazy
 
 from exporter.cache.states import hash_source
 from exporter.checks.validity_checks import BUILD_PREFIX
-from exporter.core.import_object import load_attribute, prepend_to_path
+from exporter.core.import_object import load_attribute, search_project
 from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
+from exporter.manifest.syntax.python_source import suggest_module
 from exporter.manifest.syntax.values import find_next_position
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
@@ -69,7 +70,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
     with wrap_errors(Stage.SOURCE), map_weights() as store:
         require_hash(spec, folder)
         torch_device = _resolve_device(spec)
-        prepend_to_path(root)
+        search_project(root)
         if spec.is_saved_program:
             model: Any = torch.export.load(folder / spec.source)
         elif spec.is_saved_script:
@@ -98,11 +99,22 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
 def import_source(spec: ModelSpec, root: Path) -> None:
     """Import the source of a model under its seed, without building the model."""
     with wrap_errors(Stage.SOURCE), map_weights():
-        prepend_to_path(root)
+        search_project(root)
         if spec.generate is not None:
             require_package()  # its message has the fix
-        seed_generators(spec.seed)  # the import builds a model that is an object of the module
-        load_attribute(spec.source, (root / spec.manifest).parent)
+        _load_source(spec, root)
+
+
+def _load_source(spec: ModelSpec, root: Path) -> Any:
+    seed_generators(spec.seed)  # the import builds a model that is an object of the module
+    folder = (root / spec.manifest).parent
+    try:
+        return load_attribute(spec.source, folder)
+    except ModuleNotFoundError as error:
+        missing, location = error.name or "", spec.source.rpartition(":")[0]
+        if f"{location}.".startswith(f"{missing}."):  # not a module that this one imports
+            error.msg += suggest_module(missing, (str(folder), str(root)))
+        raise
 
 
 def _resolve_device(spec: ModelSpec) -> torch.device:
@@ -122,8 +134,7 @@ def _resolve_device(spec: ModelSpec) -> torch.device:
 
 
 def _build_model(spec: ModelSpec, root: Path) -> Any:
-    seed_generators(spec.seed)  # the import builds a model that is an object of the module
-    source = load_attribute(spec.source, (root / spec.manifest).parent)
+    source = _load_source(spec, root)
     seed_generators(spec.seed)
     if isinstance(source, torch.nn.Module | torch.jit.ScriptFunction | ExportedProgram):
         if spec.init:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.checks.protocol import read_sample
-from exporter.core.import_object import load_attribute, prepend_to_path
+from exporter.core.import_object import load_attribute, search_project
 from exporter.manifest import FilePass, ModelSpec
 from exporter.worker.dependencies.opened_files import FileAccesses, OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import list_loaded_packages, watch_searches
@@ -47,7 +47,7 @@ def run_pass(
     watch_searches(root)
     with opened.watch():
         try:
-            prepend_to_path(root)
+            search_project(root)
             function = load_attribute(file_pass.call, (root / spec.manifest).parent)
             if not callable(function):
                 raise TypeError(

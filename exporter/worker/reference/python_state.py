@@ -15,7 +15,7 @@ import torch
 
 from exporter.core.check_table import HISTORY_PREFIX, STATEFUL_PREFIX, WEIGHTS_PREFIX
 from exporter.core.errors import ExporterError
-from exporter.core.import_object import prepend_to_path
+from exporter.core.import_object import search_project
 from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
@@ -246,7 +246,7 @@ def write_reversed_calls(
     spec: ModelSpec, root: Path, sets: tuple[InputSet, ...], target: Path
 ) -> bool:
     """Write the result of `_call_model` with a new build of the model, in a new process."""
-    prepend_to_path(root)
+    search_project(root)
     keep_one_thread()
     model = wrap_with_call_objects(load_model(spec, root), spec, root)
     torch.save(_call_model(model, spec, root, sets), target)

@@ -98,6 +98,26 @@ def test_another_search_path_is_a_difference(tmp_path: Path) -> None:
     assert message == f"search path of Python: {state} instead of src"
 
 
+def test_a_link_of_the_environment_to_the_project_of_the_client_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editable installation: the copy of the project is searched before the client's folder."""
+    context = make_context(search_path="src:/opt/lib")
+    host = {"PATH": "/usr/bin"}
+    variables = make_host_variables(context, Path("/host/copy"), host)
+    assert variables["PYTHONPATH"] == "/host/copy/src"
+
+    def find(state: str) -> list[str]:
+        monkeypatch.setattr(host_run, "read_search_path", lambda *_: state)
+        return list(find_differences(context, tmp_path, variables))
+
+    assert find("src:/client/project/src:/opt/lib") == []
+    assert len(find("src:/client/other/src:/opt/lib")) == 1
+    assert len(find("src:/client/project/lib:/opt/lib")) == 1
+    assert len(find("/client/project/src:/opt/lib")) == 1  # the copy is not searched first
+    assert len(find("src:/opt/lib:/opt/more")) == 1
+
+
 def test_a_missing_target_of_a_link_is_a_difference(tmp_path: Path) -> None:
     root, target = tmp_path / "project", tmp_path / "data.bin"
     root.mkdir()

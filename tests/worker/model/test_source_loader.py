@@ -52,6 +52,21 @@ def test_the_module_form_needs_no_file() -> None:
     assert isinstance(model, torch.nn.Linear)
 
 
+def test_a_package_in_src_needs_no_installation(tmp_path: Path) -> None:
+    (tmp_path / "src/packaged_nets").mkdir(parents=True)
+    (tmp_path / "src/packaged_nets/nets.py").write_text(
+        "from torch import nn\nnet = nn.Linear(4, 3)"
+    )
+    spec = make_contract("", manifest="m.toml", source="packaged_nets.nets:net")
+    assert isinstance(load_model(spec, tmp_path), torch.nn.Linear)
+    for source, near in (
+        ("packagd_nets.nets:net", "No module named 'packagd_nets'; did you mean 'packaged_nets'?"),
+        ("packaged_nets.net:net", "'packaged_nets.net'; did you mean 'packaged_nets.nets'?"),
+    ):
+        with pytest.raises(Failure, match=re.escape(near)):
+            load_model(spec.model_copy(update={"source": source}), tmp_path)
+
+
 def test_init_arguments_reach_the_class() -> None:
     model = load_model(make_contract("Affine", init={"width": 6}), ROOT)
     assert isinstance(model, torch.nn.Module)

@@ -20,7 +20,7 @@ import torch
 from exporter.commands.recording.observation import Observation
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file
-from exporter.core.import_object import load_attribute
+from exporter.core.import_object import load_attribute, search_project
 from exporter.manifest.syntax.values import parse_call_path
 from exporter.worker.inputs.inputs_from import FlattenedCall
 from exporter.worker.process.failure import Failure
@@ -241,6 +241,7 @@ def _read_dims(declared: Any, rank: int = 0) -> dict[int, dict[str, Any]]:
 
 def describe_function(function: str, folder: str, names: list[str]) -> Observation:
     """Return the call that a function returns: tensors, `args`, or `(args, kwargs)`."""
+    search_project(Path(folder))
     returned = load_attribute(function, Path(folder))()
     match returned:
         case (tuple() | list() as args, dict() as kwargs):

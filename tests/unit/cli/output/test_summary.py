@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from exporter.cli.output.line_progress import LineProgress
@@ -17,7 +19,7 @@ from exporter.pipeline.decisions import Decisions
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import parse_cell
-from exporter.records.record import INITIAL_WEIGHTS, MissingOperator, Record, Status
+from exporter.records.record import INITIAL_WEIGHTS, MissingOperator, Record, Stage, Status
 from exporter.report.rows.cells import list_initial_models
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
@@ -68,6 +70,19 @@ def test_a_red_cell_is_code_1_and_has_a_line_with_its_log(status: Status) -> Non
     text = "\n".join(line for line, _ in summary.lines)
     assert "went wrong" in text
     assert "build/a/logs/9.log" in text
+
+
+def test_an_equal_reason_of_several_sources_is_printed_once() -> None:
+    values: dict[str, Any] = {"stage": Stage.SOURCE, "message": "No module named 'nets'"}
+    records = [make_record(cell, "error", **values) for cell in ("a/9/cpu", "longer/18/cpu")]
+    lines = [line for line, _ in make_summary(MANIFEST, PLAN, make_run(*records)).lines]
+    assert sum("No module named" in line for line in lines) == 1
+    assert "    also: longer/18/cpu" in lines
+    other = make_record(
+        "longer/18/cpu", "error", stage=Stage.SOURCE, message="No module named 'net'"
+    )
+    lines = [line for line, _ in make_summary(MANIFEST, PLAN, make_run(records[0], other)).lines]
+    assert sum("No module named" in line for line in lines) == 2
 
 
 def test_initial_weights_have_a_line() -> None:
