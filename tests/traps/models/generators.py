@@ -49,7 +49,7 @@ def _find_cache(call: Mapping[str, Any]) -> Any:
 def _change_call(model: Any, kind: str, call: dict[str, Any]) -> None:
     """Change the call of an export, so that the file has one of the usual mistakes."""
     positions, caches = call["position_ids"], _find_cache(call).layers
-    (rows, length), past = positions.shape, caches[0].keys.shape[2]
+    (rows, length), past = call["input_ids"].shape, caches[0].keys.shape[2]
     end = model.config.eos_token_id
     call["attention_mask"] = _change_mask(kind, call["attention_mask"], call["input_ids"], end)
     match kind:
