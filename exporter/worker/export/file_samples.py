@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -147,15 +146,17 @@ _DRAWN_KINDS = (TRACED_BRANCH, *TRACED_NUMBERS)
 def _list_equal_values(
     opset_export: OpsetExport, folder: JobFolder, known: Sequence[Sample], exported: ExportedFile
 ) -> Iterator[str]:
-    """Yield a text for each line whose Python value is in the trace and is equal in all samples.
+    """Yield a text for each line whose Python value is in the trace, if no sample proves others.
 
-    No sample shows what the file does with another value. A few draws are tried, too.
+    The value is equal in all samples, or it differs and all take the same branch, as of
+    `if float(x.max()) > 50`. A few draws are tried, too.
     """
     spec = opset_export.spec
     lines = {line for note in exported.notes if (line := _find_value_line(note))}
     if not lines:
         return
     values = dict[str, set[object]]()
+    paths: list[model_branches.ModelPath] = []
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
@@ -169,10 +170,15 @@ def _list_equal_values(
         draws = (create_draw_set(spec, seed, known[0].axes) for seed in range(_VALUE_DRAWS))
         calls += [draw_inputs(spec, draw, opset_export.root) for draw in draws]
     for inputs in calls:
-        with suppress(Failure), BufferSnapshot(opset_export.model), create_mode(record):
-            run_model(opset_export.model, opset_export.spec, inputs)
+        with create_mode(record):
+            paths.append(model_branches.follow_inputs(opset_export, inputs))
+    paths = [path for path in paths if not path.has_failed]
+    is_one_branch = any(path.has_branch for path in paths[:1])
+    is_one_branch = is_one_branch and len({frozenset(path.instructions) for path in paths}) == 1
     yield from (
-        f"{EQUAL_VALUES}{line}" for line in values if line in lines and len(values[line]) == 1
+        f"{EQUAL_VALUES}{line}"
+        for line in values
+        if line in lines and (len(values[line]) == 1 or is_one_branch)
     )
 
 

@@ -15,6 +15,7 @@ import torch
 from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.size_terms import MOST_SAMPLES
+from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import (
     SWEEP_RUNS,
     InputSet,
@@ -47,7 +48,7 @@ _LARGEST_CONSTANT = 1 << 16
 
 
 @dataclass(slots=True)
-class _Path:
+class ModelPath:
     """The part of a model that one run executes."""
 
     root: Path
@@ -121,7 +122,7 @@ def choose_branches(
 def _choose_sizes(
     opset_export: OpsetExport,
     known: Sequence[Mapping[str, int]],
-    first: _Path,
+    first: ModelPath,
     *,
     is_warned: bool,
 ) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
@@ -234,12 +235,16 @@ def _choose_draws(
     return tuple(chosen), (f"a branch of the model on values {untried}",)
 
 
-def _follow(opset_export: OpsetExport, chosen: InputSet | Mapping[str, int]) -> _Path:
+def _follow(opset_export: OpsetExport, chosen: InputSet | Mapping[str, int]) -> ModelPath:
     """Return the path of PyTorch through the model for an input set or at some sizes."""
-    path = _Path(opset_export.root)
     if not isinstance(chosen, InputSet):
         chosen = create_size_set(opset_export.spec, chosen)
-    inputs = draw_inputs(opset_export.spec, chosen, opset_export.root)
+    return follow_inputs(opset_export, draw_inputs(opset_export.spec, chosen, opset_export.root))
+
+
+def follow_inputs(opset_export: OpsetExport, inputs: Tensors) -> ModelPath:
+    """Return the path of PyTorch through the model for these inputs."""
+    path = ModelPath(opset_export.root)
     try:
         with BufferSnapshot(opset_export.model), follow_code(path.enter, path.add):
             outputs = run_model(opset_export.model, opset_export.spec, inputs)

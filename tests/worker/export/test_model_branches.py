@@ -47,6 +47,18 @@ def test_values_that_are_equal_in_all_draws_are_named(tmp_path: Path) -> None:
     assert not any(notes.values())
 
 
+@pytest.mark.parametrize(("limit", "status"), [(1e9, Status.PASS), (0.0, Status.FAIL)])
+def test_a_number_whose_other_branch_no_sample_takes_is_named(
+    tmp_path: Path, limit: float, status: Status
+) -> None:
+    signature = "x [batch, 4] -> y [batch, 4]"
+    spec = make_contract("HighBranch", signature, opsets=(17,), init={"limit": limit})
+    (record,) = export(spec, tmp_path / "net")
+    assert record.status is status
+    texts = [note for note in record.notes if "other values at tests/worker/nets.py:" in note]
+    assert bool(texts) is (status is Status.PASS)
+
+
 def test_a_record_says_that_python_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
