@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from exporter.manifest import Axis, Fill, ModelSpec
-from tests.traps.trap import Trap, contract, declare_input, declare_output, make_fill, parity
+from tests.traps.trap import (
+    Trap,
+    contract,
+    declare_input,
+    declare_output,
+    inconclusive,
+    make_fill,
+    parity,
+)
 
 _SIZES: dict[str, object] = {"axes": (), "outputs": (declare_output("y", 3, 4),)}
 _SHORT = declare_input("x", 3, 4)
@@ -124,6 +132,17 @@ ENDS = (
         "0.9 is two steps of 0.3 and the quotient rounds to 3, which no draw shows",
         contract("ends.py:Steps"),
         parity("values", "multiples of 0.3"),
+    ),
+    Trap(
+        "multiple of a number in the code",
+        "`x // 0.3` is another step in float64, so that neither number is right",
+        contract("ends.py:Steps", init={"number": 0.3}),
+        inconclusive("values", "multiples of 0.3"),
+    ),
+    Trap(
+        "multiple of an exact number in the code",
+        "PyTorch and ONNX round the quotient equally",
+        contract("ends.py:Steps", init={"number": 0.75}),
     ),
     Trap(
         "multiple of a number of the model that rounds",

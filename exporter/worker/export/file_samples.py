@@ -43,6 +43,8 @@ _CHANGED = "other sizes and branches, because the export changed the model"
 #: Numbers that get multiples, and numbers that other special values contain.
 _MOST_NUMBERS, _USUAL_NUMBERS = 8, (0.0, 0.5, 1.0, 2.0)
 _SMALLEST_SHARE = 1e-3
+#: Operators with steps whose number torch passes in place of a tensor.
+_DIVISIONS = ("aten::floor_divide", "aten::div.Tensor_mode")
 
 
 def find_input_numbers(opset_export: OpsetExport, sizes: Mapping[str, int]) -> tuple[float, ...]:
@@ -67,8 +69,14 @@ def find_input_numbers(opset_export: OpsetExport, sizes: Mapping[str, int]) -> t
         if len(others) < len(tensors) and all(each.numel() == 1 for each in others):
             for result in filter(torch.is_tensor, internals.tree_leaves(returned)):
                 plain[result.untyped_storage().data_ptr()] = result
-            pairs = zip(read_schema(func).arguments, args, strict=False)
-            scalars = (value for each, value in pairs if str(each.type) == "number")
+            schema = read_schema(func)
+            name = f"{schema.name}.{schema.overload_name}".removesuffix(".")
+            kinds = ("number", "Tensor") if name in _DIVISIONS else ("number",)
+            scalars = (
+                value
+                for each, value in zip(schema.arguments, args, strict=False)
+                if str(each.type) in kinds and isinstance(value, int | float)
+            )
             numbers.update(dict.fromkeys(abs(float(each)) for each in (*others, *scalars)))
         return returned
 

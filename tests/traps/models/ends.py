@@ -95,10 +95,10 @@ class EqualRows(nn.Module):
 class Steps(nn.Module):
     """Counts whole steps, whose quotient rounds up at a few multiples while it is exported."""
 
-    def __init__(self, wrong: bool = True) -> None:
+    def __init__(self, wrong: bool = True, number: float | None = None) -> None:
         super().__init__()
         self.wrong = wrong
-        self.register_buffer("step", torch.tensor([0.3]))
+        self.step: Tensor | float = number or nn.Buffer(torch.tensor([0.3]))
 
     def forward(self, x: Tensor) -> Tensor:
         position = x.abs()
