@@ -9,9 +9,11 @@ nor the model keeps it.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from exporter.jobs import JobFolder
 from exporter.manifest import Device
 from exporter.records.record import UNPROVED_PREFIX, CheckResult, Record, Stage, Status
 from exporter.runtimes import open_session
+from exporter.runtimes.graph_walk import iter_nodes
 from exporter.runtimes.session import list_items
 from exporter.worker.diagnosis.divergence import export_variant
 from exporter.worker.export.attempts import OpsetExport
@@ -116,8 +119,19 @@ def find_constant_weights(model: Model, names: Sequence[str], path: Path) -> Con
         for group, members in list(groups.items()):
             if any(id(weights[name]) in folded for name in members):
                 del groups[group]
-    groups_in_file = {
-        group for _, group, _ in _list_places(proto, path.parent, groups, frozenset(tensors))
+    # Equal weights have one place, and an optimizer removes the addition of 0.
+    reads = Counter(name for node in iter_nodes(proto) for name in node.input)
+    uses = Counter[_Group]()
+    for tensor, group, _ in _list_places(proto, path.parent, groups, frozenset(tensors)):
+        uses[group] += reads[tensor.name]
+    groups_in_file = {group for group, members in groups.items() if uses[group] >= len(members)}
+    # Exporters cut a weight that is not in the file, such as the biases of an attention.
+    cut = [(group, prod(group[2])) for group in groups if not uses[group]]
+    groups_in_file -= {
+        group
+        for group in groups_in_file
+        for other, count in cut
+        if group[:2] == other[:2] and count > prod(group[2]) and count % prod(group[2]) == 0
     }
     placed = {
         name: weights[name] for group in groups if group in groups_in_file for name in groups[group]
