@@ -100,6 +100,9 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
 def _read_file(argument: _FileArgument) -> _Contents:
     """Read a results file or a baseline, depending on its keys, and select the toolchain."""
     path = argument.path
+    if path.is_dir() and not any(path.glob("*.json")):
+        message = f"{path}: is a folder without a baseline; name a results.json or a baseline"
+        raise ExporterError(ExitCode.UNREADABLE, message)
     try:
         table = {} if path.is_dir() else json.loads(read_regular_file(path, PROJECT_LIMIT))
     except OSError as error:

@@ -23,6 +23,7 @@ from exporter.manifest import Manifest
 from exporter.records.baseline import FOLDER, Baseline, CellOutcome, parse_baseline
 from exporter.records.record import RunRecord
 from exporter.report.reports_folder import (
+    UNREADABLE_BASELINE,
     ReportPaths,
     read_site_files,
     require_own_files,
@@ -55,11 +56,14 @@ def report(root: Path, *, commits: bool, site: Path | None) -> int:
         print_line(f"{pluralize(len(run.records), 'cell')}: {site}/index.html")
         return ExitCode.OK
     commit = _describe_commit(root) if commits else ""
-    for warning in write_reports(manifest, run, trend, commit):
+    warnings = write_reports(manifest, run, trend, commit)
+    for warning in warnings:
         print_error(warning)
     cells = pluralize(len(run.records), "cell")
     print_line(f"{cells}: {manifest.project.reports}/COMPATIBILITY.md")
-    return ExitCode.OK
+    # Without the accepted states, the pages do not show what changed.
+    is_complete = not any(each.startswith(UNREADABLE_BASELINE) for each in warnings)
+    return ExitCode.OK if is_complete else ExitCode.UNREADABLE
 
 
 def _describe_commit(root: Path) -> str:

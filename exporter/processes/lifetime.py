@@ -15,6 +15,7 @@ from typing import Literal
 from exporter.core.system import IS_LINUX
 
 _CPU_INTERVAL = 1.0  # seconds between two readings of the CPU time
+_OWN_STATE = Path("/proc/self/stat")
 #: A process that uses a smaller share of one core does nothing: a loop that waits uses 0.2 %.
 _ACTIVE_SHARE = 0.01
 #: The wall time of a process as a multiple of its limit. Twenty busy processes on each core delay
@@ -51,6 +52,11 @@ def adopt_orphans() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def _has_proc() -> bool:
+    """Return whether the system shows its processes as files: a container may have no `/proc`."""
+    return IS_LINUX and _OWN_STATE.exists()
+
+
 def list_children(pid: int | None = None) -> list[int]:
     """Return the children of a process or of this one (Linux)."""
     children: list[int] = []
@@ -62,7 +68,7 @@ def list_children(pid: int | None = None) -> list[int]:
 
 def list_descendants(pid: int) -> list[int]:
     """Return the children of a process and their descendants."""
-    if not IS_LINUX:
+    if not _has_proc():
         return _list_family(pid, _read_processes())[1:]
     children = list_children(pid)
     return children + [each for child in children for each in list_descendants(child)]
@@ -73,7 +79,7 @@ def read_cpu_seconds(pid: int) -> float:
 
     It is the time of a clock if the system does not list its processes.
     """
-    if not IS_LINUX:
+    if not _has_proc():
         processes = _read_processes()
         family = _list_family(pid, processes) if processes else []
         return sum(processes[each][1] for each in family) if processes else time.monotonic()

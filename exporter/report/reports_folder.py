@@ -46,6 +46,8 @@ from exporter.report.site import SITE_FILES, render_site_files
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
+#: The beginning of the warning about a baseline that cannot be read.
+UNREADABLE_BASELINE = "warning: the tables compare with no baseline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,7 @@ def write_reports(
     try:
         baseline = _read_baseline(paths)
     except ExporterError as error:
-        warnings = [
-            f"warning: the tables compare with no baseline: {each}" for each in error.problems
-        ]
+        warnings = [f"{UNREADABLE_BASELINE}: {each}" for each in error.problems]
     history = AcceptanceHistory(baseline, trend, commit)
     key = _compute_key(manifest, run, history)
     if not PagesNote.load(paths.note).is_for(key, paths.reports):

@@ -172,9 +172,12 @@ class ForkServer:
         self._report(started=self._numbers[pid], pid=pid)
 
     def _report_exits(self) -> None:
-        while list_children():
-            # WNOWAIT keeps the process ID, so no other process gets it before `killpg`.
-            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        while True:
+            try:
+                # WNOWAIT keeps the process ID, so no other process gets it before `killpg`.
+                exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:  # there are no children
+                return
             if exited is None:
                 return
             if exited.si_pid not in self._numbers:

@@ -65,6 +65,30 @@ def test_a_file_that_is_neither_results_nor_baseline_is_an_error(project: Path, 
     assert "Traceback" not in command.stderr
 
 
+def test_a_folder_without_a_baseline_is_no_empty_one(project: Path) -> None:
+    (project / "empty").mkdir()
+    for pair in (("empty", NEW), (NEW, "empty"), ("empty", "empty")):
+        command = run_exporter(project, "diff", *pair, code=5)
+        assert command.stderr.startswith("empty: is a folder without a baseline; "), pair
+
+
+def test_a_report_that_cannot_read_the_baseline_is_no_success(project: Path) -> None:
+    run_exporter(project, "report", code=0)
+    (project / ACCEPTED / "net.json").write_text("<<<<<<< HEAD")
+    command = run_exporter(project, "report", code=5)
+    assert "warning: the tables compare with no baseline: " in command.stderr
+
+
+@pytest.mark.parametrize("name", ["notes.json", "net.json"])
+def test_a_baseline_replaces_no_file_of_the_user(project: Path, name: str) -> None:
+    path = project / ACCEPTED / name
+    path.write_text('{"mine": 1}')
+    for words in (["baseline"], ["baseline", "update", "--reason", "test"]):
+        command = run_exporter(project, *words, code=5)
+        assert name in command.stderr
+        assert path.read_text() == '{"mine": 1}'
+
+
 def test_a_missing_file_is_an_error(project: Path) -> None:
     missing = run_exporter(project, "diff", "old.json", "nothing.json")
     assert (missing.returncode, "nothing.json" in missing.stderr) == (2, True)

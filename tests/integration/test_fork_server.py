@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +15,14 @@ import pytest
 
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.processes.fork_server_client import WorkerCommand, WorkerProcess
-from tests.integration.project import ROOT, format_entry, run_exporter, run_python, write_project
+from tests.integration.project import (
+    MODELS,
+    ROOT,
+    format_entry,
+    run_exporter,
+    run_python,
+    write_project,
+)
 from tests.integration.test_local_engine import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -225,6 +233,33 @@ def test_a_command_without_work_leaves_no_fork_server(
     assert message in process.stdout + process.stderr
     assert list(list_processes_in(tmp_path)) == []
     assert os.getpid() in list_processes_in(Path.cwd())
+
+
+EMPTY_PROC = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "-")
+
+
+def can_empty_proc() -> bool:
+    """Return whether this user may mount a file system that only a child process sees."""
+    try:
+        return (
+            subprocess.run([*EMPTY_PROC, "true"], capture_output=True, check=False).returncode == 0
+        )
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not can_empty_proc(), reason="the system permits no mounts of a user")
+def test_an_export_ends_without_proc(tmp_path: Path) -> None:
+    """The fork server does not see its children then, and it must report their exits."""
+    entry = f'{format_entry("net")}memory = "8GiB"\n'
+    write_project(tmp_path, {"net.toml": "format = 1\n" + entry, "models.py": MODELS})
+    command = [*EMPTY_PROC, sys.executable, "-m", "exporter", "export"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, "1 pass" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+    assert "cannot be tracked" in ended.stdout
 
 
 def list_processes_in(folder: Path) -> Iterator[int]:

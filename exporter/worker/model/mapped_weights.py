@@ -186,7 +186,11 @@ def _read_mappings() -> list[_Mapping]:
 def _list_anonymous_memory() -> list[tuple[int, int]]:
     """Return the addresses of memory that belongs to no file and to this process alone."""
     ranges: list[tuple[int, int]] = []
-    for each in _read_mappings():
+    try:
+        mappings = _read_mappings()
+    except OSError:  # without `/proc`, each weight stays where it is
+        return []
+    for each in mappings:
         if each.mode == "rw-p" and each.inode == "0":
             is_next = ranges and ranges[-1][1] == each.start
             ranges.append((ranges.pop()[0] if is_next else each.start, each.end))

@@ -63,7 +63,10 @@ def limit_memory(spec: ModelSpec) -> None:
         return
     import resource
 
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except OSError:  # without `/proc` the current size is unknown, so there is no limit
+        return
     requested = pages * resource.getpagesize() + spec.memory
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     allowed = requested if hard == resource.RLIM_INFINITY else min(requested, hard)

@@ -88,6 +88,17 @@ def test_every_shard_provides_its_own_models(manifest: Manifest, folders: list[P
     assert not (build / "shard.json").exists()
 
 
+def test_no_file_of_the_user_is_replaced(manifest: Manifest, folders: list[Path]) -> None:
+    mine = Path(manifest.project.root) / "build/b/model.safetensors"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(ExporterError, match="build/b") as caught:
+        merged(manifest, folders)
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    assert mine.read_text() == "mine"
+    assert [path.name for path in mine.parent.iterdir()] == [mine.name]
+
+
 def test_a_cell_without_a_result_is_missing(
     manifest: Manifest, folders: list[Path], tmp_path: Path
 ) -> None:

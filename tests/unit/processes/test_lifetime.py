@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.processes import lifetime
+
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="it reads the state of processes in /proc"
 )
@@ -56,3 +58,14 @@ def test_a_fork_cannot_open_the_memory_of_a_hidden_parent(mode: str, expected: s
         check=True,
     )
     assert process.stdout == expected
+
+
+def test_without_proc_the_cpu_time_is_that_of_a_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of a container without `/proc` is not silent, because its time is unknown."""
+    monkeypatch.setattr(lifetime, "_OWN_STATE", tmp_path / "stat")
+    monkeypatch.setattr(lifetime, "_read_processes", dict)  # `ps` needs `/proc`, too
+    before = lifetime.read_cpu_seconds(os.getpid())
+    assert lifetime.read_cpu_seconds(os.getpid()) > before
+    assert lifetime.list_descendants(os.getpid()) == []
