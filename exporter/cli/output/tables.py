@@ -266,7 +266,9 @@ def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -
     """
     models: dict[str, dict[str, None]] = {}
     for spec in manifest.models:
-        for name in spec.data_files if not spec.weights_sha256 else ():
+        if spec.weights_sha256:
+            continue
+        for name in spec.data_files:
             models.setdefault(name, {})[spec.id] = None
     root = Path(manifest.project.root)
     for name in list_ignored_files(root, models.keys(), environment):

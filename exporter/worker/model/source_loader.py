@@ -310,11 +310,12 @@ def has_drawn(seed: int) -> bool:
     return not torch.equal(torch.get_rng_state(), unused)
 
 
-# A weight that is the same with another seed was loaded, by whatever function, or is a constant.
-# Sources seed generators, too.
 @contextmanager
 def _shift_seeds() -> Iterator[None]:
-    """Give another seed to each generator that is seeded inside."""
+    """Give another seed to each generator that the source seeds inside.
+
+    A weight that is the same with another seed was loaded, by any function, or is a constant.
+    """
 
     def shift(function: Any) -> Any:
         @functools.wraps(function)
@@ -371,10 +372,13 @@ def _describe_initial_weights(
     return f": {join_names(drawn, 1)}" if is_trained else f" of seed {seed}"
 
 
-# A scale of 0 hides the branch before it, a weight 1 and a bias 0 hide each other's places, and a
-# table of zeros hides its rows. Trained values show them, so a file of initial ones proves less.
 def _list_constants(model: Model) -> Iterator[str]:
-    """Yield the name of each parameter and running statistic whose values are one number."""
+    """Yield the name of each parameter and running statistic whose values are one number.
+
+    A file with such values proves less than one with trained values. A scale of 0 hides the branch
+    before it, a table of zeros hides its rows, and a file without a weight of 1 or a bias of 0 has
+    the same outputs.
+    """
     statistics = (
         (f"{path}.{name}".removeprefix("."), value)
         for path, module in model.named_modules()
