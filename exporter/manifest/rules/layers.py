@@ -301,7 +301,7 @@ def merge_layers(
                     origins |= {
                         (key, name, item): layer
                         for name, axis in items.items()
-                        for item in axis.model_fields_set
+                        for item in axis.list_explicit()
                     }
             else:
                 values[key] = value

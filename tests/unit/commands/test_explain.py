@@ -67,6 +67,14 @@ def test_each_setting_has_the_line_of_its_layer(tmp_path: Path) -> None:
     assert "description" not in settings
 
 
+def test_the_keys_of_an_axis_are_in_the_order_of_their_declaration(tmp_path: Path) -> None:
+    table = "axes.batch = { multiple_of = 2, max = 8, min = 2, example = 4 }"
+    text = MANIFEST.replace("axes.batch.max = 8", table)
+    root = make_project(tmp_path, {"pyproject.toml": SETTINGS, "manifests/net.toml": text})
+    keys = [key for key in rows(root, "child", 17, "cpu") if key.startswith("axes.")]
+    assert keys == [f"axes.batch.{name}" for name in ("example", "min", "max", "multiple_of")]
+
+
 def test_matching_overrides_win(tmp_path: Path) -> None:
     settings = rows(project(tmp_path), "child", 9, "reference")
     assert settings["ir_version"] == ("7", "manifests/net.toml:15")
