@@ -91,8 +91,6 @@ NEXT_STEPS = {
     ("list", 0): "see the cells that would run: `exporter plan`",
     ("plan", 0): "prove the models: `exporter export`",
     ("explain", 0): "prove the cell: `exporter export`",
-    ("record", 0): "export and prove all models: `exporter export`",
-    ("add", 0): "export and prove all models: `exporter export`",
     ("export", 0): "compare with the accepted results: `exporter gate`",
     ("export", 1): "fix the red cells, then prove them: `exporter export`",
     ("merge", 0): "compare with the accepted results: `exporter gate`",
@@ -201,7 +199,7 @@ Exit codes:
   4    a package, a device or a permission is missing
   5    a stored file cannot be read, or there are no results yet
   70   a bug of exporter
-  130  interrupted; finished results are kept
+  130  interrupted; an export keeps its finished results
 """
 
 
@@ -287,7 +285,7 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         error.show()
         return ExitCode.MANIFEST
     except (KeyboardInterrupt, click.Abort) as end:
-        return _report_interrupt(end.__cause__ or end)
+        return _report_interrupt(end.__cause__ or end, "".join(arguments[:1]))
     except (_ClosedPipe, BrokenPipeError, SystemExit) as end:
         # click exits if its help has no reader, or after it completed a command line for a shell.
         if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
@@ -312,12 +310,17 @@ def _is_output_closed() -> bool:
     return bool(poll.poll(0))
 
 
-def _report_interrupt(reason: BaseException) -> int:
+#: Commands that keep the finished results of an export that ends early.
+_EXPORTING = frozenset({"export", "rehearse", "evidence"})
+
+
+def _report_interrupt(reason: BaseException, command: str) -> int:
     """Print why the command ended early. click raises its own exception from the interrupt."""
     if isinstance(reason, StoppedByFailure):
         print_error(f"stopped at {reason}; finished results are kept, tables are not written")
         return ExitCode.RED
-    print_error("interrupted; finished results are kept")
+    is_kept = command in _EXPORTING
+    print_error("interrupted; finished results are kept" if is_kept else "interrupted")
     return _INTERRUPTED
 
 

@@ -26,6 +26,7 @@ from exporter.core.files import (
     read_regular_file,
     remove_folder,
     remove_unfinished_files,
+    write_text,
 )
 from exporter.core.text import pluralize
 from exporter.jobs import Announcement, Job, JobFolder, Reference, write_json
@@ -116,6 +117,7 @@ class BuildFolder:
                 if not path.is_symlink():
                     make_accessible(path, is_recursive=False)
                     make_accessible(JobFolder(path).records, is_recursive=False)
+        is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -132,6 +134,8 @@ class BuildFolder:
             message = f"{path}: cannot be locked: {error.strerror}{describe_owner(path)}"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
+            if is_new:  # a project without `init` has no line for git
+                write_text(self.path / ".gitignore", "*\n")
             remove_unfinished_files(self.path)
             self.remove_misplaced_folders()  # only empty ones exist
             _refuse_symlink(self._private)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -141,6 +143,7 @@ def _write_entries(
         taken={spec.id for spec in models} | files,
     )
     codes = []
+    count = 0
     with closing(make_starter(os.environ, settings.environment)) as starter:
         for observation in observations:
             if observation.export_error:
@@ -157,7 +160,10 @@ def _write_entries(
                 print_line(f"{name}{observation.label}: {text}")
                 codes.append(ExitCode.RED)
                 continue
-            with stage_entry(observation, project) as (entry, contracts):
+            with (
+                _print_late(f"{observation.label}: its sizes and its file are being tried"),
+                stage_entry(observation, project) as (entry, contracts),
+            ):
                 if not contracts:
                     print_error(f"{observation.label}: no entry: {entry.problem}")
                     codes.append(ExitCode.RED)
@@ -169,16 +175,42 @@ def _write_entries(
                     codes += _prove_files(
                         observation, entry, contracts[0], records, project, starter
                     )
-            _apply(entry, project, flags)
+            count += _apply(entry, project, flags)
     if not flags.get("dry_run"):
         print_ignored_files(root, os.environ)
+    red = sum(code == ExitCode.RED for code in codes)
+    entries = pluralize(count, "new entry", "new entries")
+    next_command = "export" if (root / "pyproject.toml").is_file() else "init"
+    print_line(f"{entries}, {red} red or missing; next: `exporter {next_command}`")
     return max(codes, default=ExitCode.OK)
 
 
-def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, bool]) -> None:
+@contextmanager
+def _print_late(text: str) -> Iterator[None]:
+    """Print a line if the block takes more than ten seconds, and again each minute."""
+    end = threading.Event()
+
+    def wait() -> None:
+        start = time.monotonic()
+        seconds = 10.0
+        while not end.wait(seconds):
+            print_error(f"{text} ({time.monotonic() - start:.0f} s)")
+            seconds = 60.0
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, bool]) -> bool:
+    """Write the files of an entry, after a question on a terminal; return whether they are."""
     is_asked = not (flags["yes"] or flags["dry_run"]) and is_terminal() and sys.stdin.isatty()
     if flags["dry_run"] or (is_asked and not click.confirm(f"write {prepared.id}?", default=True)):
-        return
+        return False
     apply_changes(prepared.changes)
     project.taken.add(prepared.id)
     for change in prepared.changes:
@@ -192,6 +224,7 @@ def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, 
         part.replace(path)
         text = "the weights of this run; commit or ignore it as you do with checkpoints"
         print_line(f"created {path.relative_to(project.root).as_posix()}: {text}")
+    return True
 
 
 def _compare(

@@ -26,6 +26,8 @@ from exporter.manifest.resolved.keys import DECODER, ENCODER
 #: The opset of `add`: the lowest one that both exporters write without a conversion.
 DEFAULT_OPSET = 18
 _WIDTH = 96
+#: Names of a file or a class that many scripts have.
+_EMPTY_NAMES = frozenset({"", "a model", "model", "onnx", "export", "exported", "output", "out"})
 #: The number of a layer in the name of a tensor.
 _LAYER = re.compile(r"\.\d+\.")
 
@@ -34,6 +36,10 @@ def choose_id(observation: Observation, taken: Collection[str]) -> str:
     """Return an ID from the name of the file or of the class, which no entry has."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", observation.label)
     text = observation.title or words.rpartition(".")[2]
+    if text.casefold() in _EMPTY_NAMES:  # then the class or the folder has a name
+        folder = Path(observation.script.file).parent.name
+        known = (words.rpartition(".")[2], folder)
+        text = next((each for each in known if each.casefold() not in _EMPTY_NAMES), text)
     name = re.sub(r"[^a-z0-9_.-]+", "-", text.casefold()).strip("-_.")[:90] or "model"
     used = {each.casefold() for each in taken} | RESERVED_IDS
     numbers = (f"{name}-{number}" for number in range(2, len(used) + 3))

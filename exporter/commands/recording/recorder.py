@@ -27,7 +27,7 @@ from exporter.commands.recording.observation import FileInterface, Observation, 
 from exporter.commands.recording.sources import Source, list_sources
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, copy_file, read_regular_file
-from exporter.core.text import format_requirement
+from exporter.core.text import format_requirement, pluralize
 from exporter.manifest import ModelSpec, Project, StateNames
 from exporter.manifest.loader import load_layers
 from exporter.manifest.rules.invalid_entries import make_empty_spec
@@ -101,6 +101,10 @@ def record_command(
         variables = {**environment, "PYTHONPATH": ":".join(filter(None, paths))}
         code = run_program(command, {**variables, "PYTHONUNBUFFERED": "1"}, on_line, seconds)
         calls = list(_read_observations(output))
+        if calls and (count := len([*output.glob("*.missing")])):
+            fix = f"run `pip install '{format_requirement('export')}'` there"
+            processes = pluralize(count, "Python process", "Python processes")
+            on_line(f"not observed: {processes} of the command without the exporter; {fix}")
         if not calls:
             raise ExporterError(ExitCode.NOTHING_SELECTED, _explain(output, code, model or package))
         yield calls, code

@@ -522,7 +522,7 @@ def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
         selections: list[SelectionData | None] = []
         for output in outputs:
             choice = recorder.find(output) if isinstance(output, torch.Tensor) else None
-            selections.append(_describe(*choice, exact.keys) if choice else None)
+            selections.append(describe_selection(*choice, exact.keys) if choice else None)
         write_ties(path, [to_value(output) for output in outputs], selections)
         samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
     return reference.model_copy(update={"samples": tuple(samples.values())})
@@ -556,7 +556,7 @@ def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference
     return reference.model_copy(update={"samples": tuple(samples.values())})
 
 
-def _describe(
+def describe_selection(
     number: int, selection: IndexSelection, exact_keys: list[torch.Tensor]
 ) -> SelectionData:
     """Return a selection with the rounding of its values, measured by float64."""

@@ -57,7 +57,7 @@ def test_problems_are_one_per_line_without_a_traceback(
 @pytest.mark.parametrize(
     ("error", "code", "shown"),
     [
-        (KeyboardInterrupt(), 130, "finished results are kept"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
         (OSError(errno.ENOSPC, "", "build/x"), 4, "build/x: No space left on device"),
         (PermissionError(errno.EACCES, ""), 4, "Permission denied"),
         (OSError(errno.ENOENT, ""), 70, "Traceback"),

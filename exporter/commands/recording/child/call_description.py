@@ -85,20 +85,19 @@ def read_state(model: Any) -> dict[str, torch.Tensor]:
     return {key: value.detach().cpu() for key, value in state.items() if hasattr(value, "detach")}
 
 
-def list_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yield copies of the tensors in a result, in its order."""
+def list_tensors(value: Any, *, copies: bool = True) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a result, in its order; by default, copies of them."""
     match value:
         case torch.Tensor():
-            yield value.detach().to("cpu", copy=True)
+            yield value.detach().to("cpu", copy=True) if copies else value
         case Mapping():
-            yield from list_tensors(list(value.values()))
+            yield from list_tensors(list(value.values()), copies=copies)
         case tuple() | list():
             for each in value:
-                yield from list_tensors(each)
+                yield from list_tensors(each, copies=copies)
         case _ if dataclasses.is_dataclass(value):
-            yield from list_tensors(
-                [getattr(value, each.name) for each in dataclasses.fields(value)]
-            )
+            fields = [getattr(value, each.name) for each in dataclasses.fields(value)]
+            yield from list_tensors(fields, copies=copies)
 
 
 def _store(content: object, folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from math import prod
 from pathlib import Path
@@ -13,6 +13,9 @@ from typing import Any, Literal
 
 import torch
 
+from exporter.checks.comparison.compare_arrays import compare_arrays, measure_scale, to_float64
+from exporter.checks.comparison.compare_outputs import are_ties
+from exporter.checks.comparison.tolerance import Limit
 from exporter.commands.recording.child.call_description import (
     describe_usual_call,
     list_tensors,
@@ -27,7 +30,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim, SizeRule
-from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.inputs.call import build_tensor_call, to_numpy
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
@@ -39,6 +42,7 @@ from exporter.worker.model.weight_files import find_names, read_weights
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
 from exporter.worker.reference.operator_calls import FunctionMode
+from exporter.worker.reference.review import SelectionRecorder, describe_selection
 
 #: Seconds after which no further size is tried.
 _SECONDS = 90.0
@@ -49,8 +53,6 @@ _STEPS = (1, 2, 4, 8, 16, 32, 64)
 _BATCH = "batch"
 #: The largest difference of two runs of one model on a machine, relative to the largest value.
 _CLOSE = 1e-4
-#: The largest share of integers that rounding changes in two runs of one model.
-_FLIPPED = 1e-3
 
 Shapes = tuple[tuple[int, ...], ...]
 #: An input and a dimension of it, by index.
@@ -151,48 +153,59 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
     expected = torch.load(observation.sample, weights_only=True)
     called = wrap_with_call_objects(model, spec, root)
     # PyTorch's fused path of transformers returns other values at padded positions.
+    problems = []
     for is_fused in (False, True):
-        flipped = _count_flips(called, spec, expected, is_fused=is_fused)
-        if flipped is not None:
-            if flipped:
-                notes.append(f"{flipped} elements of selections differ from the script's run")
-            return ProbeResult(
-                weights=file, weights_names=names, is_drawn=is_drawn, notes=tuple(notes)
-            )
-    return ProbeResult(difference="other outputs than the script's for the same inputs")
+        try:
+            flipped = _compare_outputs(called, spec, expected, is_fused=is_fused)
+        except _Difference as difference:
+            problems.append(str(difference))
+            continue
+        if flipped:
+            notes.append(f"{flipped} elements of selections differ from the script's run")
+        return ProbeResult(weights=file, weights_names=names, is_drawn=is_drawn, notes=tuple(notes))
+    text = f"other outputs than the script's for the same inputs: {problems[0]}"
+    return ProbeResult(difference=text)
 
 
-def _count_flips(
+class _Difference(Exception):
+    """The outputs are not those of the script; the text says where."""
+
+
+def _compare_outputs(
     model: Model, spec: ModelSpec, expected: dict[str, Any], *, is_fused: bool
-) -> int | None:
-    """Return how many integers and booleans differ, or None if more than rounding differs."""
+) -> int:
+    """Return the selections that differ from the script's among values equal within rounding.
+
+    Raises:
+        _Difference: If anything else differs.
+    """
     inputs = {item.name: each for item, each in zip(spec.inputs, expected["inputs"], strict=True)}
     call = build_tensor_call(spec, inputs)
     torch.backends.mha.set_fastpath_enabled(is_fused)
     torch.manual_seed(0)
-    outputs = list(list_tensors(model(*call.args, **call.kwargs)))
+    recorder = SelectionRecorder()
+    with recorder.watch():
+        outputs = list(list_tensors(model(*call.args, **call.kwargs), copies=False))
     if len(outputs) != len(expected["outputs"]):
-        return None
+        raise _Difference(f"{len(outputs)} outputs, and the script {len(expected['outputs'])}")
     flipped = 0
-    for a, b in zip(outputs, expected["outputs"], strict=True):
-        if a.dtype != b.dtype or a.shape != b.shape:
-            return None
-        if b.is_floating_point() or b.is_complex():
-            if not _is_close(a, b):
-                return None
+    for index, (output, of_script) in enumerate(zip(outputs, expected["outputs"], strict=True)):
+        rebuilt, observed = to_numpy(output), to_numpy(of_script)
+        is_float = of_script.is_floating_point() or of_script.is_complex()
+        limit = Limit(atol=_CLOSE * measure_scale(to_float64(rebuilt))) if is_float else None
+        comparison = compare_arrays(observed, rebuilt, limit, rebuilt)
+        if not comparison.problem:
             continue
-        # Rounding decides a selection between equal values, such as the class of a pixel.
-        count = int((a != b).sum())
-        if count > b.numel() * _FLIPPED:
-            return None
-        flipped += count
+        choice = recorder.find(output)
+        selection = describe_selection(*choice, []) if choice else None
+        if selection:
+            margin = _CLOSE * measure_scale(to_float64(selection.keys))
+            selection = replace(selection, margin=margin)
+        if selection is None or not are_ties(observed, rebuilt, selection):
+            text = comparison.problem.replace("(file ", "(script ").replace("PyTorch", "entry")
+            raise _Difference(f"output {index}: {text}")
+        flipped += int((rebuilt != observed).sum())
     return flipped
-
-
-def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    finite = b[b.isfinite()].abs()
-    limit = _CLOSE * float(finite.max()) if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=0, atol=limit, equal_nan=True)
 
 
 def _is_equal(state: Mapping[str, Any], other: Mapping[str, torch.Tensor]) -> bool:

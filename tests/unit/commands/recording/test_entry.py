@@ -193,11 +193,16 @@ def test_axes_are_named_by_the_script_and_then_by_its_file() -> None:
         ("Résumé net", "Net", (), "r-sum-net"),
         ("", "Net", ("net", "net-2"), "net-3"),
         ("...", "Net", (), "model"),
+        ("model", "YoloHead", (), "yolo-head"),
+        ("model", "Model", (), "tracker"),
+        ("output", "", (), "tracker"),
         ("repro", "Net", (), "repro-2"),
     ],
 )
 def test_ids_are_valid_and_new(title: str, label: str, taken: tuple[str, ...], id: str) -> None:
-    assert choose_id(observe(title=title, class_name=label), taken) == id
+    script = ScriptRun(file="/home/tracker/export.py")
+    observation = observe(title=title, class_name=label, script=script)
+    assert choose_id(observation, taken) == id
 
 
 def test_calls_of_other_sizes_and_opsets_are_one_observation() -> None:

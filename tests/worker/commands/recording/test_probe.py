@@ -293,11 +293,17 @@ def test_another_model_is_a_difference(
         assert result.weights_names == StateNames(key="model", strip="module.")
 
 
-@pytest.mark.parametrize(("flipped", "difference"), [(2, ""), (40, "other outputs than")])
-def test_rounding_may_change_a_few_selections(
-    tmp_path: Path, flipped: int, difference: str
+@pytest.mark.parametrize(
+    ("gap", "difference"), [(0.0, ""), (1e-6, ""), (0.1, "other outputs than the script's")]
+)
+@pytest.mark.parametrize("flipped", [2, 40])
+def test_only_selections_of_equal_values_may_differ(
+    tmp_path: Path, gap: float, difference: str, flipped: int
 ) -> None:
     model = build(name="Mapped")
+    with torch.no_grad():  # the last two classes have the largest values
+        model.conv.weight[2:] = model.conv.weight[3] * 0
+        model.conv.bias[2], model.conv.bias[3] = 9.0 + gap, 9.0
     image = torch.rand(1, 3, 64, 64)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     paths = store_call(model, (image,), {}, None, tmp_path)
@@ -310,6 +316,9 @@ def test_rounding_may_change_a_few_selections(
     assert result.difference[: len(difference) or None] == difference
     counted = f"{flipped} elements of selections differ from the script's run"
     assert (counted in result.notes) is (not difference)
+    if difference:
+        count = f"output 0: {flipped} of 4096 elements differ, first at [0, 0, 0]"
+        assert f"{count} (script 3, entry 2)" in result.difference
 
 
 def test_files_that_are_no_state_are_named(tmp_path: Path) -> None:
