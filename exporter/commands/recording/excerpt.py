@@ -175,8 +175,18 @@ class Script:
                 raise NoExcerpt(f"{self._name}:{statement.lineno} computes {name}")
             if isinstance(statement, ast.For | ast.While):
                 raise NoExcerpt(f"{self._name}:{statement.lineno} computes {name} in a loop")
-        last = binding[-1]
-        return [last] if isinstance(last, (*_DEFINITIONS, ast.Assign)) else binding
+        # A copy has one value of each name, and a class can have read another one.
+        written = [each for each in binding if not isinstance(each, _DEFINITIONS)]
+        is_global = name in {
+            each
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Global)
+            for each in node.names
+        }
+        is_changed = any(name in _list_changed(each) for each in self._tree.body)
+        if is_global or is_changed or (written and len(binding) > 1):
+            raise NoExcerpt(f"{self._name} changes {name}")
+        return binding[-1:]
 
     def _quote(self, statement: ast.stmt, *, is_moved: bool = False) -> str:
         """Return the text of a statement, with its decorators and the comments above it.

@@ -101,6 +101,13 @@ def test_the_statements_of_the_model_are_copied_and_earlier_ones_follow(tmp_path
         ("m = torch.load('m.pt')\ntorch.onnx.export(m, ())", "read from a file"),
         ("def f(m):\n    torch.onnx.export(m, ())", "`f` gets the model"),
         ("x = 1\nsave('onnx.export')", "no call of `export`"),
+        ("W = 1\ndef f(): return W\nW = 2\ntorch.onnx.export(f(), ())", "changes W"),
+        ("W = {}\ndef f(): return W\nW['a'] = 2\ntorch.onnx.export(f(), ())", "changes W"),
+        (
+            "W = 1\ndef f(): return W\ndef g():\n  global W\n  W = 2\ntorch.onnx.export(f(), ())",
+            "changes W",
+        ),
+        ("class N: pass\nN.forward = f\ntorch.onnx.export(N(), ())", "changes N"),
         ("from .parts import Net\ntorch.onnx.export(Net(), ())", "is a relative import"),
         (
             "for w in (1, 2): pass\ndef make(): return w\ntorch.onnx.export(make(), ())",
