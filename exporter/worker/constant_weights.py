@@ -109,8 +109,10 @@ def find_constant_weights(model: Model, names: Sequence[str], path: Path) -> Con
         if weight.is_contiguous() and not weight.is_inference():
             groups.setdefault(_describe_group(weight), []).append(name)
     # Other tensors of the model with these values have the same place.
+    shapes = {group[2] for group in groups}
     for name, tensor in tensors.items():
-        if name not in weights and tensor.is_floating_point() and is_constant(tensor):
+        has_shape = tuple(size for size in tensor.shape if size != 1) in shapes
+        if name not in weights and has_shape and tensor.is_floating_point() and is_constant(tensor):
             groups.pop(_describe_group(tensor), None)
     proto = read_model(path) if groups else onnx.ModelProto()
     norms = [each for each in model.modules() if isinstance(each, _FOLDED_NORMS)]

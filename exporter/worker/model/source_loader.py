@@ -398,7 +398,7 @@ def is_constant(weight: torch.Tensor) -> bool:
     if weight.layout is not torch.strided or weight.is_quantized or not weight.numel():
         return False
     values = weight.detach().reshape(-1)
-    return bool((values == values[0]).all())
+    return bool(values[0] == values[-1]) and bool((values == values[0]).all())
 
 
 def digest_weights(model: Model) -> dict[str, str]:
