@@ -340,6 +340,9 @@ class Reference(ChecksummedModel):
 
     rollout: Items[Sample] = ()
     """The steps of all loops; see `JobFolder.locate`."""
+    callers: Items[str] = ()
+    """For each caller, its reference and its first sample; the results are in a folder of the
+    job."""
     metric: Items[Measured] = ()
     """The metric of the entry: PyTorch's, and that of a model that returns zeros."""
     captures: Items[str] = ()

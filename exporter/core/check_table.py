@@ -9,6 +9,8 @@ from typing import NamedTuple
 LOAD_CHECK = "load"
 #: The check of two runs of PyTorch, which decides if comparisons with PyTorch mean anything.
 DETERMINISM_CHECK = "determinism"
+#: The check of programs of the project that run the file.
+CALLER_CHECK = "caller"
 
 
 #: Prefix of `Reference.unstable` if a call changes buffers, which change the outputs of later ones.
@@ -47,6 +49,7 @@ CHECKS: Mapping[str, CheckRow] = {
     **dict.fromkeys(("parity", "axes", "cases", "values"), _COMPARISON),
     "tables": CheckRow(),
     **dict.fromkeys(("metric", "rollout"), _COMPARISON),
+    CALLER_CHECK: CheckRow(),
 }
 COMPARISON_CHECKS = frozenset(name for name, row in CHECKS.items() if row.compares)
 

@@ -16,7 +16,7 @@ from exporter.manifest.resolved.call import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.resolved.keys import CustomOp, Metric, Rollout, Style
+from exporter.manifest.resolved.keys import Caller, CustomOp, Metric, Rollout, Style
 from exporter.manifest.resolved.model import (
     Bound,
     Comparator,
@@ -53,6 +53,7 @@ __all__ = [
     "Action",
     "Axis",
     "Bound",
+    "Caller",
     "Case",
     "Comparator",
     "Condition",

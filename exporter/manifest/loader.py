@@ -71,6 +71,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "custom_ops": resolve_custom_ops,
     "overrides": option_rules.resolve_overrides,
     "depends": sources.resolve_depends,
+    "callers": sources.resolve_callers,
     "tolerance": lambda entry: resolve_tolerance(entry, ("tolerance",), entry.settings.tolerance),
     "containers": resolve_containers,
     "inputs_from": lambda entry: fills.resolve_inputs_from(
@@ -261,8 +262,6 @@ def load_layers(
     root = root.absolute()
     problems = _Problems()
     settings = project_settings.read_project(root, problems.of_settings)
-    if fallback_root is None:  # a revision may require another version
-        project_settings.check_version(settings, problems.of_settings)
     folder = manifests or settings.project.manifests
     files = tuple(_read_manifests(root, folder, problems.of_files))
     graph = InheritanceGraph()

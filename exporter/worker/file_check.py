@@ -8,9 +8,11 @@ from pathlib import Path
 
 from exporter.checks.model_file import measure_artifact
 from exporter.checks.protocol import CheckedFile
+from exporter.core.check_table import CALLER_CHECK
 from exporter.jobs import list_groups, write_json
 from exporter.manifest import Device
 from exporter.records.record import UNPROVED_PREFIX, Artifact, CellId, Record, Stage, Status
+from exporter.worker.callers.caller_check import check_callers
 from exporter.worker.constant_weights import (
     ConstantWeights,
     find_constant_weights,
@@ -61,6 +63,9 @@ class FileCheck:
                 self.job.output.folder.model(opset.opset),
             )
             self.proof = self._start_proof()
+        with self.times.measure(Stage.PARITY):
+            output = self.job.output
+            self.proof.callers = check_callers(output, self.opset_export.spec, opset.opset)
         records = [self._check_on(device) for device in opset.devices]
         if all(record.status is Status.PASS for record in records) and self.sources:
             passes.remove_sources(self.job.output, opset.opset)
@@ -140,7 +145,9 @@ class FileCheck:
         hidden = prove_hidden_parts(record, self.opset_export, view, device, self.constant)
         with hidden as (proved, export, shown):
             written = output.write_record(proved)
-            if written.status.is_red and not written.undiagnosed:
+            # The check of a caller has searched the reason; the file is right.
+            is_explained = written.undiagnosed or written.check == CALLER_CHECK
+            if written.status.is_red and not is_explained:
                 explain = partial(explain_record, written, export, shown, device)
                 if self.sources and proved.status is record.status:
                     explain = partial(

@@ -28,6 +28,7 @@ from exporter.worker.model.generation import describe_release
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.model_lines import quote_line
+from exporter.worker.process.observed_call import CallReport
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
 from exporter.worker.torch_private.internals import has_interpreted_bytecode
 
@@ -61,7 +62,7 @@ class JobOutput:
     """Its state before the code of the model could change it."""
     custom: CustomOps = NO_CUSTOM_OPS
     packages: dict[str, str] = field(default_factory=dict)
-    """The packages and variables that passes loaded and read in other processes, with states."""
+    """The packages and variables that other processes loaded and read, with states."""
     variables: dict[str, str] = field(default_factory=dict)
     operators: Mapping[str, int] = field(default_factory=dict)
     """The counted operators of the captured program or traced graph."""
@@ -117,6 +118,12 @@ class JobOutput:
         if explain is not None:
             self.diagnose(records, explain)
 
+    def add_report(self, report: CallReport) -> None:
+        """Add the dependencies of a call in another process to those of the records."""
+        self.opened.add_accesses(report.accesses)
+        self.packages.update(report.packages)
+        self.variables.update(report.variables)
+
     def diagnose(self, records: Sequence[Record], explain: Callable[[], Iterable[Fields]]) -> None:
         """Add the fields that `explain` yields to the written records of one failure.
 
@@ -164,7 +171,10 @@ class JobOutput:
         folder = (self.root / self.spec.manifest).parent
         steps = (folder / name for name in self.spec.step_files)
         data = (self.root / name for name in names)
-        files, folders = expand_globs(folder, self.spec.depends)
+        globs = (each.samples for each in self.spec.callers if ":" not in each.samples)
+        files, folders = expand_globs(folder, (*self.spec.depends, *globs))
+        programs = (folder / word for each in self.spec.callers for word in each.command)
+        files += [path for path in programs if path.is_file()]  # a start of a program is no read
         declared = (*data, *self.custom.kernels.libraries, *steps, *files)
         accesses = self.opened.list_accesses()
         accesses = replace(accesses, listed=(*accesses.listed, *folders))

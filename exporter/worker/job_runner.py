@@ -14,6 +14,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import INITIAL_WEIGHTS, Stage
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker import instruments
+from exporter.worker.callers import reference as callers
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
@@ -51,6 +52,7 @@ from exporter.worker.verify.run_checks import (
 
 #: PyTorch's values for the check of a key, by the key.
 _REFERENCES: Mapping[str, Callable[[Model, ModelSpec, Tensors, JobFolder, Path], object]] = {
+    "callers": callers.compute_reference,
     "metric": metric.compute_reference,
     "rollout": rollout.compute_reference,
 }
@@ -184,7 +186,7 @@ def _compute_reference(
         **{
             key: compute(model, spec, inputs, job_folder, root)
             for key, compute in _REFERENCES.items()
-            if getattr(spec, key) is not None
+            if getattr(spec, key)
         },
         "weights": weights,
         "weight_inputs": weight_inputs,

@@ -46,6 +46,8 @@ ALLOWED = {
     "worker/process/setup.py": "the system, and a log that is written",
     "worker/model/mapped_weights.py": "the system",
     "worker/export/write_onnx.py": "a new file",
+    "worker/callers/samples.py": "a new file of the job",
+    "worker/callers/results.py": "new files of the job",
     "worker/diagnosis/remedies.py": "samples of this job",
     "worker/diagnosis/fault_analysis.py": "sessions of a runtime",
     "worker/inputs/data_files.py": "a picture, which the worker may read",

@@ -118,6 +118,60 @@ class Metric(Table):
         return self.call == old.call and least[1] >= least[0] and drop[1] <= drop[0]
 
 
+class Caller(Table):
+    """A program of the project that runs the file, and PyTorch's results for the same samples.
+
+    Set `call` or `command`.
+    """
+
+    call: fields.Line | None = None
+    """`"infer.py:predict"`: called with the path of the file and a sample, it opens the
+    file, runs it and returns arrays, numbers or texts, also in lists and dicts. Its process has no
+    PyTorch."""
+    command: Items[fields.Line] = ()
+    """`["./infer", "{model}", "{sample}"]`: a program in place of `call`, started in the folder of
+    the manifest. It prints its result as JSON, or writes an `.npz` to stdout. A sample that is no
+    file is written as `.npy`."""
+    reference: Annotated[fields.Line, FUNCTION]
+    """`"predict.py:predict"`: the same with PyTorch; called with the model and a
+    sample."""
+    samples: Annotated[fields.Line, FUNCTION]
+    """`"data/*.png"`: the paths of at least two files; or `"data.py:list_samples"`, a function that
+    returns the samples."""
+    atol: fields.Amount | None = None
+    """The allowed difference of a float; by default 1e-4 of the largest magnitude of the
+    result."""
+    rtol: fields.Amount | None = None
+    """The allowed difference relative to the value; by default 1e-3."""
+
+    @property
+    def name(self) -> str:
+        """The caller in messages: its function, or its command."""
+        return self.call or " ".join(self.command)
+
+    @model_validator(mode="after")
+    def _check_program(self) -> Caller:
+        if bool(self.call) == bool(self.command):
+            raise ValueError("needs one of `call` and `command`")
+        if self.command and "{model}" not in " ".join(self.command):
+            raise ValueError("`command` needs {model}, the path of the file")
+        return self
+
+    def implies(self, old: Caller) -> bool:
+        """Return whether it allows no larger difference than another one."""
+        bounds = [(each.atol, each.rtol) for each in (old, self)]
+        is_as_tight = all(
+            first == second or (first is not None and second is not None and second <= first)
+            for first, second in zip(*bounds, strict=True)
+        )
+        same = self.model_copy(update={"atol": old.atol, "rtol": old.rtol}) == old
+        return is_as_tight and same
+
+
+def _has_callers(old: tuple[Caller, ...], new: tuple[Caller, ...]) -> bool:
+    return all(any(each.implies(caller) for each in new) for caller in old)
+
+
 DECODER: Final = "decoder"
 ENCODER: Final = "encoder"
 
@@ -208,6 +262,9 @@ class Keys(Table):
     metric: Annotated[Metric | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
     PyTorch and for the file. The cell is red if the file breaks one of the promises."""
+    callers: Annotated[Items[Caller], Key(is_as_strict=_has_callers, needs_model=True)] = ()
+    """`[[models.ID.callers]]`: programs that run the file, each compared with PyTorch on the same
+    samples. See `recipes.md`."""
     generate: Annotated[Generate | None, Key(gate="definition")] = None
     """With `exporter = "transformers"`: `{ steps = 32 }`. The entry is the model's decoder, one
     file with a cache that may be empty. `NAME.interface.toml` has its inputs, outputs and axes, and
@@ -462,9 +519,6 @@ class ProjectKeys(Table):
         ),
     }
 
-    requires: fields.VersionRange = Field(default="")
-    """The versions of this program: `"==1.1.0"`, or a range such as `">=1.1, <1.3"`. With another
-    one, each command that reads the project ends with the command that installs the right one."""
     manifests: Folder = "manifests"
     """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""
     build: Folder = "build"

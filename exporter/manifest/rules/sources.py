@@ -8,8 +8,10 @@ applies the names of the weights after it has built the model.
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 
 from exporter.core.frozen_model import Plain
+from exporter.manifest.resolved.keys import Caller
 from exporter.manifest.resolved.model import (
     ModelSpec,
     ParameterNames,
@@ -201,22 +203,41 @@ def resolve_parameters(entry: EffectiveSettings) -> ParameterNames | None:
 
 def resolve_depends(entry: EffectiveSettings) -> tuple[str, ...]:
     """Return the globs relative to the entry; report those without files."""
-    path = ("depends",)
-    folder = entry.find_layer(path).folder
-    files = []
-    for index, text in enumerate(entry.settings.depends):
-        # Python's `**` at the end matches only folders.
-        pattern = f"{text}/*" if text.endswith("**") else text
-        name = posixpath.normpath(posixpath.join(folder, pattern))
-        if pattern.startswith("/") or "\\" in pattern or ":" in pattern:
-            message = "expected a path relative to the manifest, with forward slashes"
-            entry.add_problem((*path, index), f"{message}, got {quote(pattern)}")
-        elif name.startswith("../"):
-            message = f"{quote(pattern)} is outside the project; use files inside it"
-            entry.add_problem((*path, index), message)
-        elif not entry.project.is_revision and not any(
-            file.is_file() for file in entry.project.root.glob(name)
-        ):
-            entry.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
-        files.append(posixpath.relpath(name, entry.own_layer.folder or "."))
-    return tuple(files)
+    return tuple(
+        resolve_glob(entry, ("depends", index), text)
+        for index, text in enumerate(entry.settings.depends)
+    )
+
+
+def resolve_glob(entry: EffectiveSettings, key_path: KeyPath, text: str) -> str:
+    """Return a glob relative to the entry; report one without files."""
+    # Python's `**` at the end matches only folders.
+    pattern = f"{text}/*" if text.endswith("**") else text
+    name = posixpath.normpath(posixpath.join(entry.find_layer(key_path).folder, pattern))
+    if pattern.startswith("/") or "\\" in pattern or ":" in pattern:
+        message = "expected a path relative to the manifest, with forward slashes"
+        entry.add_problem(key_path, f"{message}, got {quote(pattern)}")
+    elif name.startswith("../"):
+        message = f"{quote(pattern)} is outside the project; use files inside it"
+        entry.add_problem(key_path, message)
+    elif not entry.project.is_revision and not any(
+        file.is_file() for file in entry.project.root.glob(name)
+    ):
+        entry.add_problem(key_path, f"no file matches {quote(name)}; correct the glob")
+    return posixpath.relpath(name, entry.own_layer.folder or ".")
+
+
+def resolve_callers(entry: EffectiveSettings) -> tuple[Caller, ...]:
+    """Return the callers with their functions and samples relative to the entry."""
+    callers = []
+    for index, table in enumerate(entry.settings.callers):
+        key_path: KeyPath = ("callers", index)
+        update = {
+            name: entry.check_function((*key_path, name), text)
+            for name, text in (("call", table.call), ("reference", table.reference))
+            if text
+        }
+        resolve = entry.check_function if ".py:" in table.samples else partial(resolve_glob, entry)
+        update["samples"] = resolve((*key_path, "samples"), table.samples)
+        callers.append(table.model_copy(update=update))
+    return tuple(callers)

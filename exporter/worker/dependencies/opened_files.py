@@ -89,6 +89,8 @@ def _find_owner(file: str) -> Caller | None:
 
 #: Events that start a process. Without the tracer, its reads are unknown.
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
+#: The begin of the name of files that only the tracer sees.
+_PROCESS_FILES = "the files of the "
 _FORK_EVENTS = frozenset({"os.fork", "os.forkpty"})
 #: Functions of `os` that test a path or read its link.
 _TESTS = ("stat", "lstat", "access", "readlink")
@@ -209,7 +211,7 @@ class OpenedFiles:
     def add_process(self, name: str, kind: str = "child process") -> None:
         """Record a process or a library whose files only the tracer sees."""
         if self._tracer is None:
-            self._untracked[f"the files of the {kind} `{name}`"] = None
+            self._untracked[f"{_PROCESS_FILES}{kind} `{name}`"] = None
 
     def add_unknown(self) -> None:
         """Record a folder whose path this system does not show."""
@@ -220,7 +222,13 @@ class OpenedFiles:
         self._untracked[f"data from the network ({host})"] = None
 
     def add_accesses(self, accesses: FileAccesses) -> None:
-        """Record the files that a child process reported."""
+        """Record the files that a child process reported.
+
+        The tracer has seen those of its own children, too.
+        """
+        if self._tracer is not None:
+            others = (each for each in accesses.untracked if not each.startswith(_PROCESS_FILES))
+            accesses = replace(accesses, untracked=tuple(others))
         self._others.append(accesses)
 
     def list_accesses(self) -> FileAccesses:

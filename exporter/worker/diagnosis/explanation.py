@@ -338,6 +338,7 @@ def explain_failure(
     line = position if draw[0] else line or position
     if not line and "static shape" in text and (line := find_code(opset_export, LOOP)):
         sentence = "torch.export repeats the loop as often as for the example"
+    yield from _describe(message, line, sentence, known, opset_export)
     advice = advise_on_random_numbers(opset_export) if draw[0] else ()
     if not advice and checked:
         advice = find_remedies(opset_export, checked, text)

@@ -34,8 +34,8 @@ from exporter.worker.diagnosis.runtime_values import FileGraph, RuntimeValues
 from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.write_onnx import copy_file
 from exporter.worker.job_output import JobOutput
-from exporter.worker.passes.pass_process import PassReport
 from exporter.worker.process.failure import Failure, format_message
+from exporter.worker.process.observed_call import CallReport
 from exporter.worker.verify.run_checks import FileProof
 
 _FUNCTION = "exporter.worker.passes.pass_process:run_pass"
@@ -140,7 +140,7 @@ def _run(
     source: Path,
     target: Path,
     samples: Sequence[Path],
-) -> PassReport:
+) -> CallReport:
     arguments = {
         "root": output.root.resolve(),
         "spec": spec,
@@ -158,7 +158,7 @@ def _run(
         report = call_in_child(
             _FUNCTION,
             arguments,
-            PassReport,
+            CallReport,
             None,
             seconds=spec.timeout * _SHARE,
             on_line=log,
@@ -169,9 +169,7 @@ def _run(
             kinds = {None: Status.TIMEOUT, -9: Status.KILLED}
             status = kinds.get(failure.code, Status.CRASH)
         raise PassFailure(spec, number, f"its process {failure}", status) from failure
-    output.opened.add_accesses(report.accesses)
-    output.packages.update(report.packages)
-    output.variables.update(report.variables)
+    output.add_report(report)
     return report
 
 

@@ -85,6 +85,8 @@ class FileProof:
     artifact: Artifact | None = None
     structure: tuple[CheckResult, ...] = field(init=False)
     """The results of the structure checks."""
+    callers: tuple[CheckResult, ...] = ()
+    """The result of the programs that run the file; see `worker/callers`."""
     proved: dict[tuple[object, ...], str] = field(init=False, default_factory=dict)
     """The device that proved the promises of the file within these tolerances."""
 
@@ -125,7 +127,8 @@ class FileProof:
             notes=[note for note in self.notes if not note.startswith(NOTE_PREFIX)],
         )
         run.prove()
-        verdict = run.verdict or CheckVerdict(Status.PASS, None, None, "")
+        verdict = run.verdict or _find_verdict(self.callers, Stage.PARITY)
+        verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
         if verdict.status is Status.PASS and not run.proved_on:
             self.proved.setdefault(bounds, device.name)
         return Record.from_fields(
@@ -139,7 +142,7 @@ class FileProof:
             proved_on=run.proved_on,
             is_final=run.is_final,
             absent=run.absent,
-            checks=(*self.structure, *run.results),
+            checks=(*self.structure, *run.results, *self.callers),
             notes=tuple(run.notes),
             runtime=device.environment.runtime_versions if device.environment else "",
             seconds=dict(run.times),

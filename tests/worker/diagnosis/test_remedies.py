@@ -272,8 +272,9 @@ def diagnose(case: Case, folder: Path) -> Record:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.net)
 def test_a_reported_failure_has_its_cause_line_and_fix(case: Case, tmp_path: Path) -> None:
     record = run_in_fork(lambda: diagnose(case, tmp_path))
-    text = f"{record.message}\n{record.advice}"
+    text = f"{record.message}\n{record.advice}\n{record.notes}"
     assert record.failure_code == case.code, text
+    assert not [note for note in record.notes if note.startswith("the diagnosis")]
     assert case.cause in record.message
     assert case.fix in text
     assert all(part in record.advice[1] for part in case.weaker)
