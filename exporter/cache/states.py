@@ -31,6 +31,8 @@ from exporter.processes.worker_variables import TORCH_PRIVATE, digest_variables,
 
 #: The name of the search path among the packages of a record.
 SEARCH_PATH = "sys.path"
+#: The variable of the workers of a host with the project of the client.
+CLIENT_ROOT = "EXPORTER_CLIENT_ROOT"
 #: The state of a search path that has only folders of packages.
 NO_FOLDERS = "no folders"
 #: The folder with this tool, which the fingerprint contains.
@@ -40,11 +42,12 @@ _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _FIRST_PATH = tuple(sys.path if sys.flags.safe_path else sys.path[1:])
 
 
-def read_search_path(root: Path, variable: str) -> str:
+def read_search_path(root: Path, variable: str, client_root: str = "") -> str:
     """Return the folders in their order, those of the repository relative to the project.
 
     So checkouts at other places have the same state. The project's folder is always searched. Its
-    place counts only if it contains a module that replaces one of Python or of a package.
+    place counts only if it contains a module that replaces one of Python or of a package. On a
+    host, the folders of the client's project do not count whose copies are searched before.
     """
     needless = {_OWN_FOLDER}
     if not any(_find_modules(root, (SHADOWS,))):
@@ -52,8 +55,10 @@ def read_search_path(root: Path, variable: str) -> str:
     folders = [
         each for each in map(os.path.realpath, _list_folders(variable)) if Path(each).exists()
     ]
-    names = (make_portable(each, root) for each in dict.fromkeys(folders) if each not in needless)
-    return os.pathsep.join(names) or NO_FOLDERS
+    names = [make_portable(each, root) for each in dict.fromkeys(folders) if each not in needless]
+    inner = (each for each in names if client_root and not each.startswith(("/", "..")))
+    linked = {os.path.normpath(f"{client_root}/{each}") for each in inner}
+    return os.pathsep.join(each for each in names if each not in linked) or NO_FOLDERS
 
 
 def make_portable(folder_text: str, root: Path) -> str:
@@ -228,7 +233,8 @@ def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
     if name.startswith(VERSION_PREFIX):
         return _read_version_state(name.removeprefix(VERSION_PREFIX), overlay)
     if name == SEARCH_PATH:
-        return read_search_path(root, os.environ.get("PYTHONPATH", ""))
+        variable, client_root = (os.environ.get(each, "") for each in ("PYTHONPATH", CLIENT_ROOT))
+        return read_search_path(root, variable, client_root)
     if "/" in name:
         return f"file {read_source_state(root / name)}"
     return read_package_state(name, overlay, root)

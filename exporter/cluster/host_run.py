@@ -21,6 +21,7 @@ from typing import Any
 
 from exporter.cache.fingerprint import hash_device
 from exporter.cache.states import (
+    CLIENT_ROOT,
     NO_FOLDERS,
     have_tools_changed,
     read_search_path,
@@ -88,7 +89,11 @@ def make_host_variables(
         values[PYTHON_PATH] = os.pathsep.join(folders)
     else:
         values.pop(PYTHON_PATH, None)
-    return make_worker_environment(values | dict(client_facts.variables), client_facts.patterns)
+    variables = values | dict(client_facts.variables)
+    return {
+        **make_worker_environment(variables, client_facts.patterns),
+        CLIENT_ROOT: client_facts.root,
+    }
 
 
 def _list_own_folders(search_path: str) -> list[str]:
@@ -114,10 +119,7 @@ def find_differences(
     client_facts: ClientFacts, root: Path, variables: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield how the files around the copy of the project differ from those of the client."""
-    folders = read_search_path(root, variables.get(PYTHON_PATH, "")).split(os.pathsep)
-    inner = _list_own_folders(os.pathsep.join(folders))
-    linked = {os.path.normpath(f"{client_facts.root}/{each}") for each in inner}
-    state = os.pathsep.join(each for each in folders if each not in linked)
+    state = read_search_path(root, variables.get(PYTHON_PATH, ""), client_facts.root)
     if state != client_facts.search_path:
         yield f"search path of Python: {state} instead of {client_facts.search_path}"
     for name, target_state in client_facts.targets.items():

@@ -374,6 +374,12 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
     location, _, name = source.rpartition(":")
     if not location or not name.isidentifier():
         raise _wrong(f"{source}: expected FILE.py:CLASS or package.module:CLASS")
+    if location.endswith(".ipynb"):
+        module = f"{Path(location).stem}.py"
+        raise _wrong(
+            f"{location}: a notebook is no module; begin the cell of the class and its imports "
+            f"with `%%writefile {module}`, run it, then `exporter add {module}:{name}`"
+        )
     values: dict[str, Any] = {}
     for text in init:
         key, _, value = text.partition("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +108,20 @@ def test_a_link_of_the_environment_to_the_project_of_the_client_is_no_difference
     variables = make_host_variables(context, Path("/host/copy"), host)
     assert variables["PYTHONPATH"] == "/host/copy/src"
 
-    def find(state: str) -> list[str]:
-        monkeypatch.setattr(host_run, "read_search_path", lambda *_: state)
-        return list(find_differences(context, tmp_path, variables))
+    client = tmp_path / "client"
+    for name in ("client/src", "client/lib", "host/copy/src", "host/copy/.git", "opt/more"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr("exporter.cache.states.list_package_folders", lambda: ())
 
-    assert find("src:/client/project/src:/opt/lib") == []
-    assert len(find("src:/client/other/src:/opt/lib")) == 1
-    assert len(find("src:/client/project/lib:/opt/lib")) == 1
-    assert len(find("/client/project/src:/opt/lib")) == 1  # the copy is not searched first
-    assert len(find("src:/opt/lib:/opt/more")) == 1
+    def find(*folders: str) -> list[str]:
+        path = os.pathsep.join(str(tmp_path / each) for each in folders)
+        context = make_context(search_path=f"src:{tmp_path}/opt", root=str(client))
+        return list(find_differences(context, tmp_path / "host/copy", {"PYTHONPATH": path}))
+
+    assert find("host/copy/src", "client/src", "opt") == []
+    assert len(find("host/copy/src", "client/lib", "opt")) == 1
+    assert len(find("client/src", "opt")) == 1  # the copy is not searched first
+    assert len(find("host/copy/src", "opt", "opt/more", "client")) == 1
 
 
 def test_a_missing_target_of_a_link_is_a_difference(tmp_path: Path) -> None:
