@@ -21,6 +21,7 @@ from exporter.manifest import (
     Action,
     Axis,
     Bound,
+    Caller,
     Case,
     Comparator,
     Constant,
@@ -103,6 +104,7 @@ def find_axis(**fields: Any) -> dict[str, Any]:
 
 #: Fields of an entry before, and weaker ones.
 METRIC = Metric(call="net.py:accuracy", least=0.9)
+CALLER = Caller(call="infer.py:run", reference="train.py:run", samples="*.png", rtol=1e-3)
 LOOP = Rollout(steps=8, feeds={"y": "x"})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
@@ -120,6 +122,9 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(by_device={"cpu": Bound(noise=9)})}),
     ({}, {"overrides": (Override(opsets=(17, 18), tolerance=Tolerance(noise=9)),)}),
     ({"metric": METRIC}, {}),
+    ({"callers": (CALLER,)}, {}),
+    ({"callers": (CALLER,)}, {"callers": (CALLER.model_copy(update={"rtol": 0.1}),)}),
+    ({"callers": (CALLER,)}, {"callers": (CALLER.model_copy(update={"samples": "a.png"}),)}),
     ({"metric": METRIC}, {"metric": METRIC.model_copy(update={"least": 0.8})}),
     ({}, {"expect": (FORESEEN,)}),
     ({"expect": (FOR_OLD,)}, {"expect": (FORESEEN,)}),
@@ -243,6 +248,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"rollout": LOOP}),
     ({}, {"metric": METRIC}),
+    ({}, {"callers": (CALLER,)}),
+    ({"callers": (CALLER,)}, {"callers": (CALLER.model_copy(update={"rtol": 1e-4}), CALLER)}),
     ({"metric": METRIC}, {"metric": METRIC.model_copy(update={"least": 0.95})}),
     ({"tokens": 0.9}, {"tokens": 0.95}),
     ({"tokens": 0.9}, {}),

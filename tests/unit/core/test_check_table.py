@@ -98,6 +98,7 @@ FAILURES: list[tuple[str, dict[str, Any]]] = [
     ("E-tables", {"check": "tables"}),
     ("E-metric", {"check": "metric"}),
     ("E-rollout", {"check": "rollout"}),
+    ("E-caller", {"check": "caller"}),
     ("E-worker", {"stage": None}),
 ]
 
