@@ -66,6 +66,10 @@ class Measurements(FrozenModel):
     memory: PeakMemory | None = None
 
 
+#: The ends of advice that a diagnosis has tried, and the begin of the list of what does not help.
+PROVED = "its file passes all checks"
+AGREES = "PyTorch then agrees with itself"
+NO_SETTING = "no setting helps"
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
 #: In the warning of a branch on a value.

@@ -169,7 +169,14 @@ def export(  # noqa: PLR0913 - one parameter for each option
         with observe_progress(explain=explain, quiet=quiet) as observer:
             result = program.export(root, options, observer, starter, os.environ)
         has_tables = not shard and not build
-        summary = print_result(result, started, timings=timings, quiet=quiet, has_tables=has_tables)
+        summary = print_result(
+            result,
+            started,
+            timings=timings,
+            quiet=quiet,
+            has_tables=has_tables,
+            verbose=verbose,
+        )
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         if stats:

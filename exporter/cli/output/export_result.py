@@ -15,7 +15,13 @@ from exporter.records.record import KNOWN_EXAMPLE, UNPROVED_PREFIX
 
 
 def print_result(
-    result: ExportResult, started: float, *, timings: bool, quiet: bool, has_tables: bool
+    result: ExportResult,
+    started: float,
+    *,
+    timings: bool,
+    quiet: bool,
+    has_tables: bool,
+    verbose: bool = False,
 ) -> ExportSummary:
     summary = make_summary(
         result.manifest,
@@ -24,6 +30,7 @@ def print_result(
         restored=len(result.results.restored),
         timings=timings,
         grid=not quiet,
+        verbose=verbose,
     )
     print_file_problems(result.manifest)
     notes = (note for record in result.results.run.records for note in record.notes)

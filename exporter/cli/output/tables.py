@@ -29,7 +29,10 @@ from exporter.manifest.rules.layers import UNTRACKED_SECTION
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
+    AGREES,
     EQUAL_VALUES,
+    NO_SETTING,
+    PROVED,
     TRACED_BRANCH,
     TRACED_NUMBERS,
     UNPROVED_PREFIX,
@@ -58,6 +61,7 @@ def make_summary(
     restored: int = 0,
     timings: bool = False,
     grid: bool = True,
+    verbose: bool = False,
 ) -> ExportSummary:
     """Return the summary of the selected cells.
 
@@ -91,7 +95,7 @@ def make_summary(
         lines=(
             *lines,
             *([("", None)] if grid else ()),
-            *_format_red_groups(manifest, red),
+            *_format_red_groups(manifest, red, verbose=verbose),
             *(_format_unavailable(existing) if grid else ()),
             *((line, None) for line in timing_lines),
             *((line, None) for line in format_initial_weights(existing)),
@@ -177,8 +181,9 @@ def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | 
 
 
 def _format_red_groups(
-    manifest: Manifest, red: Sequence[Record]
+    manifest: Manifest, red: Sequence[Record], *, verbose: bool
 ) -> Iterator[tuple[str, str | None]]:
+    """Yield the cause, then what repairs it, then the rest; `verbose` also has what failed."""
     groups = group_by_opset(
         red,
         lambda record: record.cell,
@@ -195,14 +200,25 @@ def _format_red_groups(
         if record.stage is Stage.SOURCE and others[0] != str(group.label):
             continue
         expectation = f" ({join_lines(record.expectation)})" if record.expectation else ""
-        line = f"{group.label}: {record.outcome}: {join_lines(record.message)}{expectation}"
+        fixes = [each for each in record.advice if PROVED in each or AGREES in each]
+        message = record.message
+        for fix in fixes:
+            message = message.replace(f"{fix}; ", "").removesuffix(f"; {fix}")
+        line = f"{group.label}: {record.outcome}: {join_lines(message)}{expectation}"
         yield line, choose_color(record.status)
+        for fix in fixes:
+            yield f"    fix: {join_lines(fix)}", None
         if record.stage is Stage.SOURCE and len(others) > 1:
             yield f"    also: {join_names(others[1:])}", None
         code = record.failure_code
         yield f"    code: {code}, explained by `exporter guide {code}`", None
-        for advice in (each for each in record.advice if each not in record.message):
-            yield f"    advice: {join_lines(advice)}", None
+        for advice in (
+            each for each in record.advice if each not in fixes and each not in record.message
+        ):
+            text = join_lines(advice)
+            if text.startswith(f"{NO_SETTING}: ") and not verbose:
+                text = f"{NO_SETTING} (-v lists what was tried)"
+            yield f"    advice: {text}", None
         line = failures.summarize_failure(record)
         if line and (record.blame or record.missing):
             yield f"    {join_lines(line)}", None

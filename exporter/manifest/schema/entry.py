@@ -278,8 +278,8 @@ class Settings(Keys):
     """The types of the call's tuples, lists, dicts and objects, if `at` is not enough."""
     inputs_from: fields.Line = Field(default="")
     """`"file.py:function"`: returns the call, `(args, kwargs)`, after `seed` is set. `inputs`
-    declares its tensors in order, and a `fill` there replaces values. A parameter receives the
-    sizes of the axes by name; without one, no other size is probed."""
+    declares its tensors in order, and a `fill` there replaces values. Its parameter is one dict
+    of the sizes of the axes by name; without one, no other size is probed."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

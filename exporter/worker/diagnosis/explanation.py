@@ -19,7 +19,16 @@ from exporter.core.text import pluralize
 from exporter.manifest import Device
 from exporter.manifest.rules.sources import TRAINING_MODES
 from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
-from exporter.records.record import Blame, Culprit, MissingOperator, Record, Stage, Status
+from exporter.records.record import (
+    AGREES,
+    PROVED,
+    Blame,
+    Culprit,
+    MissingOperator,
+    Record,
+    Stage,
+    Status,
+)
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 from exporter.worker.diagnosis.divergence import repeat_export
 from exporter.worker.diagnosis.fault_analysis import (
@@ -27,10 +36,8 @@ from exporter.worker.diagnosis.fault_analysis import (
     analyze_fault,
 )
 from exporter.worker.diagnosis.remedies import (
-    AGREES,
     DRAWS,
     LOOP,
-    PROVED,
     UNOPTIMIZED,
     advise_on_kept_values,
     advise_on_random_numbers,
@@ -314,6 +321,10 @@ def _find_line(text: str, opset_export: OpsetExport, checked: CheckedFile) -> st
     return ""
 
 
+#: The line of a call that a rewrite replaces.
+_REPLACED = re.compile(r"in place of .*? at (\S+\.py:\d+)")
+
+
 def explain_failure(
     failure: Failure, opset_export: OpsetExport, checked: CheckedFile | None = None
 ) -> Explanation:
@@ -343,6 +354,8 @@ def explain_failure(
     if not advice and checked:
         advice = find_remedies(opset_export, checked, text)
     known["advice"] = advice
+    if not line and advice:  # a rewrite names its line
+        line = next(iter(_REPLACED.findall(advice[0])), "")
     yield from _describe(message, line, sentence, known, opset_export)
     if failure.stage is Stage.CAPTURE:
         yield {"obstacles": find_obstacles(text, opset_export)}

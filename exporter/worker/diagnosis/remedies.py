@@ -9,7 +9,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -27,7 +27,14 @@ from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
 from exporter.manifest import Constant, Device, ModelSpec
 from exporter.manifest.syntax.values import FIRST_DYNAMO_OPSET
-from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Status
+from exporter.records.record import (
+    AGREES,
+    NO_SETTING,
+    PROVED,
+    TRACED_BRANCH,
+    TRACER_PREFIX,
+    Status,
+)
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
 from exporter.worker.diagnosis.divergence import (
     LAST_TORCHSCRIPT_OPSET,
@@ -37,6 +44,7 @@ from exporter.worker.diagnosis.divergence import (
     repeat_export,
 )
 from exporter.worker.diagnosis.fault_analysis import load_new_model
+from exporter.worker.diagnosis.rewrites import RewrittenModel, list_rewritten_models
 from exporter.worker.diagnosis.runtime_values import FileGraph
 from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.file_samples import add_file_samples
@@ -44,12 +52,11 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.reference.python_state import ModelSnapshot, PythonState
+from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.torch_private import internals
 from exporter.worker.verify.run_checks import FileProof
 
-PROVED = "its file passes all checks"
-AGREES = "PyTorch then agrees with itself"
 DRAWS = "draws random numbers in each call"
 UNOPTIMIZED = "options.optimize = false"
 #: Opsets at which dynamo has other operators than at the one before.
@@ -112,9 +119,9 @@ def _compute_in_float32(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 #: The text of a failure -> the operators at the line, if the failure has none, and a sentence.
 _CAUSES: tuple[tuple[str, Any, str], ...] = (
     (
-        r"ComplexFloat|complex types",
+        r"ComplexFloat|complex types|number type: complex|complex-valued input",
         lambda _, result: isinstance(result, torch.Tensor) and result.is_complex(),
-        "TorchScript's exporter has no complex numbers",
+        "TorchScript's exporter has no complex numbers, and dynamo's only some",
     ),
     (
         r"exported program constant|requires grad|_backward\b",
@@ -138,9 +145,20 @@ _CAUSES: tuple[tuple[str, Any, str], ...] = (
         None,
         "an output is a Python number that no input changes: return a tensor, or leave it out",
     ),
-    (r"quantized::", None, "export the float model, and quantize its file in `passes`"),
+    (
+        r"quantized::|fused_moving_avg_obs",
+        None,
+        "export the float model, and quantize its file in `passes`",
+    ),
     (r"grouped_mm", None, 'set `experts_implementation = "batched_mm"` of transformers'),
-    (r"(flex|flash)_att", None, 'set `attn_implementation = "sdpa"` of transformers'),
+    (
+        r"(flex|flash)_att",
+        None,
+        (
+            "call scaled_dot_product_attention with a tensor as the mask; in a model of "
+            'transformers, set `attn_implementation = "sdpa"`'
+        ),
+    ),
 )
 #: The text of a failure -> the usual change of the line, as text and as calls of torch.
 _CHANGES = (
@@ -283,6 +301,7 @@ class _Experiment(NamedTuple):
     opset: int
     export: Callable[[], AbstractContextManager[ReExport]]
     change: Mapping[str, Any] = MappingProxyType({})
+    rewritten: RewrittenModel | None = None
 
 
 def find_remedies(
@@ -304,15 +323,16 @@ def find_remedies(
     folder = checked.folder.path
     for experiment in (
         *_list_experiments(opset_export, folder, text),
+        *_list_rewrites(opset_export, checked),
         *_list_changed_entries(opset_export, checked.reference, folder, text),
     ):
-        tried.append(experiment.setting)
+        tried += [] if experiment.rewritten else [experiment.setting]
         line = _run(experiment, opset_export, checked)
         if line:
             weaker.append(line)
         if line and "branch at" not in line:
             return (line, *weaker[:-1])
-    failed = f"no setting helps: {join_names(tried, len(tried))} were tried"
+    failed = f"{NO_SETTING}: {join_names(tried, len(tried))} were tried"
     return tuple(weaker) or ((failed,) if tried else ())
 
 
@@ -348,6 +368,23 @@ def _list_experiments(opset_export: OpsetExport, folder: Path, text: str) -> Ite
                 export_variant, opset_export, folder, "torchscript", "trace", call=call
             )
             yield _Experiment(f'exporter = "torchscript", and {change}', opset, export)
+
+
+def _list_rewrites(opset_export: OpsetExport, checked: CheckedFile) -> Iterator[_Experiment]:
+    """Yield the model with other lines, by the exporter of the cell and by the other one."""
+    routes = (("torchscript", "trace"), ("dynamo", "export"))
+    usual = opset_export.route.exporter
+    opset, folder = opset_export.opset, checked.folder.path
+    for model in list_rewritten_models(opset_export, checked):
+        change = {"outputs": model.outputs}
+        spec = opset_export.spec.model_copy(update=change)
+        new = replace(opset_export, spec=spec)
+        for exporter, capture in sorted(routes, key=lambda route: route[0] != usual):
+            is_late = exporter == "torchscript" and opset > LAST_TORCHSCRIPT_OPSET
+            other = f'exporter = "{exporter}", and ' if exporter != usual else ""
+            export = partial(export_variant, new, folder, exporter, capture, call=model.create())
+            if not is_late:
+                yield _Experiment(f"{other}{model.setting}", opset, export, change, model)
 
 
 def _list_changed_entries(
@@ -396,14 +433,20 @@ def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFil
     try:
         with experiment.export() as other:
             scratch = JobFolder(other.path.parent)
-            reference = _select_promised_samples(checked.reference, spec)
-            _link_samples(checked, reference, spec, scratch)
+            if rewritten := experiment.rewritten:
+                model, root = opset_export.model, opset_export.root
+                with FunctionMode(rewritten.create()):
+                    reference = compute_reference(model, spec, root, scratch)
+            else:
+                reference = _select_promised_samples(checked.reference, spec)
+                _link_samples(checked, reference, spec, scratch)
             if other.origin:  # another capture needs samples that this file lacks
                 route = other.origin.route
                 groups = list_groups(route, ())
-                reference = add_file_samples(
-                    opset_export, scratch, reference, other.origin, groups, ()
-                )
+                with FunctionMode(rewritten.create()) if rewritten else nullcontext():
+                    reference = add_file_samples(
+                        opset_export, scratch, reference, other.origin, groups, ()
+                    )
                 reference = reference.select(route)
             state.restore()  # the checks call the model, which must be as it was
             file = replace(
@@ -415,9 +458,10 @@ def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFil
                 spec=spec,
             )
             proof = FileProof(spec=spec, checked=file, route=opset_export.route)
-            is_right = all(
-                _is_right(proof, device, opset_export) for device in opset_export.job.devices
-            )
+            with FunctionMode(rewritten.create()) if rewritten else nullcontext():
+                is_right = all(
+                    _is_right(proof, device, opset_export) for device in opset_export.job.devices
+                )
             return _describe_losses(experiment, opset_export, checked, other) if is_right else ""
     except Exception:  # an experiment that fails is no advice
         return ""
@@ -473,6 +517,7 @@ def _describe_losses(
     text = f"{experiment.setting}: {PROVED}"
     if experiment.setting.startswith("exporter"):
         text += f" at opset {opset_export.opset}"
+    text += experiment.rewritten.loss if experiment.rewritten else ""
     if replaced := _list_domains(checked.path) - _list_domains(other.path):
         text += f"; it replaces the operators of {join_names([*replaced])} by those of ONNX"
     notes = other.origin.notes if other.origin else ()

@@ -153,17 +153,18 @@ def _list_loop_variables(frame: FrameType, line: int) -> Iterator[str]:
 
 def find_failed_import(error: BaseException) -> tuple[str, ErrorOrigin] | None:
     """Return the installed package whose import fails, and the line of the project with it."""
-    frames = [*traceback.walk_tb(error.__traceback__)]
-    names = [frame.f_globals.get("__name__", "") for frame, _ in frames]
-    for index, (frame, number) in enumerate(frames[:-1]):
-        line = find_frame_line([(frame, number)], Path())
-        inside = [name for name in names[index + 1 :] if not name.startswith("importlib")]
-        is_module = frames[index + 1][0].f_code.co_name == "<module>"
-        if line and inside and (is_module or names[index + 1].startswith("importlib")):
-            with suppress(PackageNotFoundError):  # code of the project
-                package = inside[0].partition(".")[0]
-                package = f"{package} {version(package)} beside torch {version('torch')}"
-                return f"{package}; install both from one index", ErrorOrigin(line=line)
+    line = ""
+    modules: list[str] = []
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if own := find_frame_line([(frame, number)], Path()):
+            line, modules = own, []
+        elif frame.f_code.co_name == "<module>":
+            # A package may import another one later, when a name of it is read.
+            modules.append(frame.f_globals.get("__name__", "").partition(".")[0])
+    for package in reversed(modules if line else []):
+        with suppress(PackageNotFoundError):  # code of the project
+            versions = f"{package} {version(package)} beside torch {version('torch')}"
+            return f"{versions}; install both from one index", ErrorOrigin(line=line)
     return None
 
 

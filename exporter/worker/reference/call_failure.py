@@ -42,6 +42,8 @@ _CODE_ERROR = re.compile(r"(TypeError|AttributeError|NameError|ImportError|Modul
 _ARGUMENT_ERROR = re.compile(
     r"TypeError: .*(required .*argument|positional argument|unexpected keyword|multiple values)"
 )
+#: Errors of a model that takes keywords only: of its call, or where it reads one that is missing.
+_KEYWORD_ERROR = re.compile(r"(TypeError|KeyError|AttributeError|UnboundLocalError):")
 
 
 def explain_declared_call(
@@ -94,6 +96,12 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
             if runs(sizes, "at", places):
                 pairs = zip(names, places, strict=True)
                 return f"one container: {', '.join(f'{n}: at = {at!r}' for n, at in pairs)}"
+    if _KEYWORD_ERROR.match(message):
+        places = [f"kwargs.{name}" for name in names]
+        if not any(item.at.startswith("kwargs.") for item in spec.inputs) and runs(
+            sizes, "at", places
+        ):
+            return f"keywords: {', '.join(f'at = {at!r}' for at in places)}"
     is_size = not _CODE_ERROR.match(message) and spec.inputs_from is None
     # A size of 1 may broadcast, and a large one may need all memory.
     numbers = [int(text) for text in re.findall(r"(?<!\d)[2-9](?!\d)|[1-9]\d{1,3}(?!\d)", message)]

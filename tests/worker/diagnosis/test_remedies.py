@@ -299,6 +299,21 @@ def test_a_package_that_fails_in_its_import_is_named(
     assert "in the import of oldvision 0.9 beside torch 2." in record.message
 
 
+def test_a_package_that_imports_another_one_in_a_function_is_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lazy = "def __getattr__(name):\n    return __import__('oldpictures')\n"
+    (tmp_path / "lazymodels.py").write_text(lazy)
+    (tmp_path / "oldpictures.py").write_text("raise RuntimeError('no operator nms')\n")
+    for name, version in {"lazymodels": "5.0", "oldpictures": "0.9"}.items():
+        write_distribution(tmp_path, name, version)
+    monkeypatch.syspath_prepend(tmp_path)
+    record = diagnose(Case(net="build_language_model", opset=17, code="E-import"), tmp_path)
+    assert record.failure_code == "E-import"
+    assert find_line('import_module("lazymodels").Model') in record.message
+    assert "in the import of oldpictures 0.9 beside torch 2." in record.message
+
+
 def test_a_draw_that_is_the_same_in_each_call_is_no_cause(tmp_path: Path) -> None:
     case = Case(net="Seeded", opset=18, code="E-capture", signature="x [1, 4] -> y [1, 4]")
     record = diagnose(case, tmp_path)

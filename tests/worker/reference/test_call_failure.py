@@ -259,3 +259,34 @@ def test_an_error_before_a_wrong_shape_is_reported_first(tmp_path: Path) -> None
 def test_outputs_as_declared_pass(tmp_path: Path) -> None:
     outputs = (declare_output("y", "batch", 4), declare_output("labels", "batch", dtype="int64"))
     assert run_reference(Labels(), make_contract("", outputs=outputs), tmp_path).samples
+
+
+class Keywords(torch.nn.Module):
+    def forward(self, *, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x * mask
+
+
+class Optional(torch.nn.Module):
+    """A model whose other branch fails without the keyword."""
+
+    def forward(self, text: object = None, x: torch.Tensor = None, mask: object = None):  # type: ignore[no-untyped-def, assignment]
+        return x * mask if text is None else text.lower()  # type: ignore[attr-defined, operator]
+
+
+@pytest.mark.parametrize("model", [Keywords(), Optional()], ids=["keywords", "optional"])
+def test_a_model_that_takes_keywords_names_their_places(
+    model: torch.nn.Module, tmp_path: Path
+) -> None:
+    inputs = (declare_input("x"), declare_input("mask", at="args[1]"))
+    failure = fail(model, make_contract("", inputs=inputs), tmp_path)
+    expected = "PyTorch accepts keywords: at = 'kwargs.x', at = 'kwargs.mask'"
+    assert failure.message.endswith(expected), failure.message
+
+
+def test_an_error_that_keywords_do_not_repair_names_none(tmp_path: Path) -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.no_such_name()  # type: ignore[operator]
+
+    failure = fail(Broken(), make_contract(""), tmp_path)
+    assert "kwargs" not in failure.message
