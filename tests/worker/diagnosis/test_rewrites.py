@@ -69,7 +69,7 @@ CASES = (
         signature="x [batch, seq=9] -> y [batch, low]",
         axes={"seq": {"min": 4}},
         code="y = x[..., : n * k].unflatten(-1, (n, k)).amax(-1)",
-        line="functional.max_pool1d(x.unsqueeze(1), 4, 4)",
+        line="functional.max_pool1d(x.unsqueeze",
     ),
     Case(
         net="Sorts",
