@@ -93,7 +93,9 @@ def _format_message(detail: ErrorDetails, key_path: KeyPath, table: type[Table])
             expected = f"expected a table for a dtype or a device, got {format_value(value)}"
             return f"unknown key{hint}" if hint else expected
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
+        is_bound = key_path[-1:] == ("tolerance",) and isinstance(value, int | float)
+        fix = f"; write {{ atol = {value} }}" if is_bound else ""
+        return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}{fix}"
     # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
 

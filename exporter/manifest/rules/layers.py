@@ -256,6 +256,14 @@ class EffectiveSettings:
         name = posixpath.normpath(posixpath.join(self.find_layer(key_path).folder, text))
         if self.project.find_file(name) or (is_data and self.project.is_revision):
             return name
+        folder = self.find_layer(key_path).folder
+        if self.project.find_file(posixpath.normpath(text)):
+            right = quote(posixpath.relpath(text, folder))
+            problem = f"the file {quote(name)} does not exist, and {quote(text)} does"
+            self.add_problem(
+                key_path, f"{problem}; write {right}, which begins at the folder of the manifest"
+            )
+            return ""
         file, hint = self.project.root / name, ""
         with suppress(OSError):
             names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from exporter.core.errors import suggest_nearest
 from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import list_call_paths
@@ -163,7 +164,8 @@ class _Search:
         """Return the class of the model that the name stands for."""
         definition = self._find_definition(file, name)
         if definition is None:
-            raise UnreadableForward(f"no definition of {quote(name)} can be read")
+            hint = suggest_nearest(name, list_names(self.parse(file).body))
+            raise UnreadableForward(f"no definition of {quote(name)} can be read{hint}")
         file, node = definition
         match node:
             case ast.ClassDef():

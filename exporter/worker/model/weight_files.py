@@ -46,9 +46,19 @@ def load_weights(model: Model, spec: ModelSpec, folder: Path) -> None:
             model.load_state_dict(state, strict=True)
         except RuntimeError as error:
             _, _, reasons = str(error).partition(":")
-            text = f"{spec.weights} does not fit {spec.source}: {reasons.strip() or error}"
+            reason = reasons.strip() or error
+            text = f"`weights`: {spec.weights} does not fit {spec.source}: {reason}"
             key = spec.weights_names.key
-            names = [*find_names(state, list(model.state_dict()), key)]
+            expected = {name: value.shape for name, value in model.state_dict().items()}
+            names = [
+                each
+                for each in find_names(state, list(expected), key)
+                if all(each.rename(state)[name].shape == expected[name] for name in expected)
+            ]
+            if expected and not names and not set(state).intersection(expected):
+                text = f"`weights`: {spec.weights} is of another model than {spec.source}: it has "
+                text += f"{join_names([*state], 3)}, and the model {join_names([*expected], 3)}; "
+                text += "name the file of this model, or the class of this file in `source`"
             if names and names[0] != StateNames(key=key):
                 text = f"{spec.weights} has the names of the model with another prefix; "
                 text += f"set `weights = {{ {names[0].format(spec.weights)} }}`"

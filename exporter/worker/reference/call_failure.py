@@ -19,7 +19,7 @@ from unittest.mock import patch
 import torch
 
 from exporter.core.text import is_out_of_resources, join_names, pluralize
-from exporter.manifest import ModelSpec
+from exporter.manifest import Fill, Input, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.inputs.call import Tensors
@@ -72,7 +72,10 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
     def runs(sizes: Mapping[str, int], key: str = "", values: Sequence[object] = ()) -> bool:
         pairs = zip(spec.inputs, values, strict=False)
         items = tuple(item.model_copy(update={key: value}) for item, value in pairs)
-        contract = spec.model_copy(update={"inputs": items or spec.inputs})
+        return runs_with(items or spec.inputs, sizes)
+
+    def runs_with(items: tuple[Input, ...], sizes: Mapping[str, int] = declared.sizes) -> bool:
+        contract = spec.model_copy(update={"inputs": items})
         with suppress(Failure):
             # The working folder of a worker is the root of the project.
             inputs = draw_inputs(contract, replace(declared, sizes=sizes), Path())
@@ -96,6 +99,8 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
             if runs(sizes, "at", places):
                 pairs = zip(names, places, strict=True)
                 return f"one container: {', '.join(f'{n}: at = {at!r}' for n, at in pairs)}"
+    if change := _find_working_dtype(runs_with, spec, message):
+        return change
     if _KEYWORD_ERROR.match(message):
         places = [f"kwargs.{name}" for name in names]
         if not any(item.at.startswith("kwargs.") for item in spec.inputs) and runs(
@@ -106,6 +111,37 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
     # A size of 1 may broadcast, and a large one may need all memory.
     numbers = [int(text) for text in re.findall(r"(?<!\d)[2-9](?!\d)|[1-9]\d{1,3}(?!\d)", message)]
     return _find_working_sizes(runs, spec, sizes, numbers) if is_size else ""
+
+
+#: The names of dtypes in messages of torch.
+_DTYPES = {
+    "Long": "int64",
+    "Int": "int32",
+    "BFloat16": "bfloat16",
+    "Half": "float16",
+    "Float": "float32",
+    "Double": "float64",
+    "Bool": "bool",
+}
+
+
+def _find_working_dtype(runs: Any, spec: ModelSpec, message: str) -> str:
+    """Return another dtype of one input, if the message names dtypes and PyTorch accepts it."""
+    if "type" not in message or spec.inputs_from is not None:
+        return ""
+    named = [dtype for name, dtype in _DTYPES.items() if re.search(rf"\b{name}\b", message)]
+    named += ["int64", "bool"] if "must be tensors used as indices" in message else []
+    for item, dtype in product(spec.inputs, named):
+        fill = item.fill
+        if ("float" in dtype) is not ("float" in item.dtype):
+            fill = Fill(kind="normal") if "float" in dtype else Fill(kind="randint", high=2)
+        if dtype == "bool":
+            fill = Fill(kind="bernoulli")
+        changed = item.model_copy(update={"dtype": dtype, "fill": fill})
+        items = tuple(changed if each == item else each for each in spec.inputs)
+        if dtype != item.dtype and runs(items):
+            return f"'{item.name}' with dtype = '{dtype}'"
+    return ""
 
 
 def _find_working_sizes(

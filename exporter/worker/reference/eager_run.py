@@ -139,7 +139,8 @@ def _find_problem(leaves: _Leaves, spec: ModelSpec) -> str:
             isinstance(leaf, list) or re.search(r"\[\d+\]$", path) for path, leaf in leaves
         )
         hint = ", and a list as one output has kind = 'sequence' and capture = 'script'"
-        return f"the entry declares {len(spec.outputs)} ({names}){hint if has_list else ''}"
+        text = f"the entry declares {len(spec.outputs)} ({names}){hint if has_list else ''}"
+        return text + _format_missing_outputs(leaves, spec)
     declared = [output.name for output in spec.outputs]
     returned = [path.removeprefix(".").removeprefix("['").removesuffix("']") for path, _ in leaves]
     pairs_of_names = zip(returned, declared, strict=True)
@@ -156,6 +157,31 @@ def _find_problem(leaves: _Leaves, spec: ModelSpec) -> str:
     if tensors := [out.name for listed, out in pairs if not listed and out.kind != "tensor"]:
         return f"declared as a sequence, but not a list: {', '.join(tensors)}"
     return ""
+
+
+def _format_missing_outputs(leaves: _Leaves, spec: ModelSpec) -> str:
+    """Return the tables of outputs that the model returns and the entry lacks, or ""."""
+    declared = [output.name for output in spec.outputs]
+    paths = [re.sub(r"\W+", "_", path).strip("_") for path, _ in leaves]
+    names = [f"output_{path}" if path.isdigit() else path for path in paths]
+    is_named = set(declared) <= set(names)
+    missing = [
+        (name, leaf)
+        for index, (name, (_, leaf)) in enumerate(zip(names, leaves, strict=True))
+        if (name not in declared if is_named else index >= len(declared))
+    ]
+    if len(leaves) <= len(declared) or any(isinstance(leaf, list) for _, leaf in missing):
+        return ""
+    axes = {axis.example: f'"{axis.name}"' for axis in reversed(spec.free_axes) if axis.example}
+    tables = []
+    for name, leaf in missing:
+        # An equal number may be another size, so only the first one is an axis.
+        shape = [str(size) for size in leaf.shape]
+        shape[:1] = [axes.get(size, str(size)) for size in leaf.shape[:1]]
+        dtype = str(leaf.dtype).removeprefix("torch.")
+        kind = "" if dtype == "float32" else f', dtype = "{dtype}"'
+        tables.append(f'{{ name = "{name}", shape = [{", ".join(shape)}]{kind} }}')
+    return f"; add {', '.join(tables)} to `outputs`"
 
 
 def _is_sparse(leaf: Any) -> bool:

@@ -122,6 +122,7 @@ def test_a_compiled_function_is_a_model() -> None:
         ({"source": "nets.py:raise_error"}, "RuntimeError: no weights here"),
         ({"source": "nets.py:Missing"}, "has no attribute 'Missing'"),
         ({"source": "torch.nope:Net"}, "No module named 'torch.nope'"),
+        ({"source": "manifest:Net"}, "No module named 'manifest'; did you mean 'manifests'?"),
         (
             {"source": "nets.py:Affine", "init": {"wdth": 1}},
             "unexpected keyword argument 'wdth'; change `init`",
@@ -317,6 +318,11 @@ def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str, pro
             "w.pt",
             {f"module.{key}": value for key, value in state().items()},
             r'set `weights = { file = "w.pt", strip = "module." }`',
+        ),
+        (
+            "w.pt",
+            {"conv.weight": torch.zeros(4, 3, 1, 1), "conv.bias": torch.zeros(4)},
+            r"`weights`: w\.pt is of another model than \S+: it has conv\.weight and conv\.bias",
         ),
         ("w.pt", [torch.zeros(3)], "contains a list, expected tensors by name"),
         ("w.pt", {}, "contains no tensors"),

@@ -290,3 +290,35 @@ def test_an_error_that_keywords_do_not_repair_names_none(tmp_path: Path) -> None
 
     failure = fail(Broken(), make_contract(""), tmp_path)
     assert "kwargs" not in failure.message
+
+
+def test_an_output_that_the_entry_lacks_is_a_line_to_add(tmp_path: Path) -> None:
+    failure = fail(Labels(), make_contract(""), tmp_path)
+    table = '{ name = "output_1", shape = ["batch"], dtype = "int64" }'
+    assert failure.message.endswith(f"; add {table} to `outputs`")
+
+
+class MappedOutputs(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"probs": x.softmax(-1), "y": x * 2}
+
+
+def test_an_entry_that_lacks_a_key_of_a_mapping_gets_its_name(tmp_path: Path) -> None:
+    spec = make_contract("", outputs=(declare_output("y", "batch", 4),))
+    failure = fail(MappedOutputs(), spec, tmp_path)
+    assert failure.message.endswith('; add { name = "probs", shape = ["batch", 4] } to `outputs`')
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [
+        (torch.nn.Embedding(6, 3), "int64"),
+        (torch.nn.Linear(4, 3).bfloat16(), "bfloat16"),
+    ],
+    ids=["ids", "weights"],
+)
+def test_another_dtype_of_one_input_is_tried(
+    model: torch.nn.Module, dtype: str, tmp_path: Path
+) -> None:
+    failure = fail(model, make_contract(""), tmp_path)
+    assert failure.message.endswith(f"PyTorch accepts 'x' with dtype = '{dtype}'")

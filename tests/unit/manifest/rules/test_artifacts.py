@@ -67,6 +67,21 @@ def test_keys_of_the_parent_that_control_an_export_are_ignored(tmp_path: Path) -
                 )
             ],
         ),
+        (
+            'artifact = "manifests/files/net-17.onnx"',
+            ONE,
+            [
+                (
+                    '"manifests/files/net-17.onnx" does; write "files/net-17.onnx", which begins '
+                    "at the folder of the manifest"
+                )
+            ],
+        ),
+        (
+            'artifact = "files/net-17.onnx"\ntolerance = 1e-12',
+            ONE,
+            ["models.net.tolerance: expected a table, got 1e-12; write { atol = 1e-12 }"],
+        ),
         ('artifact = "models/vision.py"', ONE, ["expected a file with the suffix .onnx, got"]),
         ('artifact = "../../net.onnx"', ONE, ["is outside the project"]),
         ("artifact = 3", ONE, ["models.net.artifact"]),

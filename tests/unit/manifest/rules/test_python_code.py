@@ -132,6 +132,7 @@ def test_the_files_that_define_them(folder: Path) -> None:
         ("Without", 'the class "Without" has no `forward`'),
         ("NoSelf", "has no `self`"),
         ("Twice", 'no definition of "Twice"'),
+        ("Assgned", """no definition of "Assgned" can be read; did you mean 'Assigned'"""),
         *((name, f'that "{name}" returns cannot be read') for name in ("either", "two")),
         *((name, f'that "{name}" returns cannot be read') for name in ("rebound", "nothing")),
         ("loop", "cannot be read"),
