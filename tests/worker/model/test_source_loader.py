@@ -322,7 +322,7 @@ def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str, pro
         (
             "w.pt",
             {"conv.weight": torch.zeros(4, 3, 1, 1), "conv.bias": torch.zeros(4)},
-            r"`weights`: w\.pt is of another model than \S+: it has conv\.weight and conv\.bias",
+            r"`weights`: w\.pt is of another model than \S+: it has conv\.weight, conv\.bias",
         ),
         ("w.pt", [torch.zeros(3)], "contains a list, expected tensors by name"),
         ("w.pt", {}, "contains no tensors"),

@@ -167,7 +167,7 @@ def test_a_refused_example_shows_its_size(tmp_path: Path) -> None:
         (
             torch.nn.Embedding(6, 3),
             [["batch"]],
-            "the declared inputs are 'x' float32 [batch] with batch=3",
+            "PyTorch accepts 'x' with dtype = 'int64'",
         ),
     ],
 )
