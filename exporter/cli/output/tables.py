@@ -180,6 +180,22 @@ def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | 
         yield f"{device_name}: {count} unavailable: {join_lines(group[0].message)}", None
 
 
+def _split_fixes(record: Record, *, verbose: bool) -> tuple[str, list[str], list[str]]:
+    """Return the message without its fixes, these fixes, and other advice.
+
+    `verbose`: Whether the advice has the list of what was tried and does not help.
+    """
+    message = record.message
+    fixes = [each for each in record.advice if PROVED in each or AGREES in each]
+    advice = [each for each in record.advice if each not in fixes and each not in message]
+    for fix in fixes:
+        message = message.replace(f"{fix}; ", "").removesuffix(f"; {fix}")
+    if not verbose:
+        folded = f"{NO_SETTING} (-v lists what was tried)"
+        advice = [folded if each.startswith(f"{NO_SETTING}: ") else each for each in advice]
+    return message, fixes, advice
+
+
 def _format_red_groups(
     manifest: Manifest, red: Sequence[Record], *, verbose: bool
 ) -> Iterator[tuple[str, str | None]]:
@@ -200,25 +216,15 @@ def _format_red_groups(
         if record.stage is Stage.SOURCE and others[0] != str(group.label):
             continue
         expectation = f" ({join_lines(record.expectation)})" if record.expectation else ""
-        fixes = [each for each in record.advice if PROVED in each or AGREES in each]
-        message = record.message
-        for fix in fixes:
-            message = message.replace(f"{fix}; ", "").removesuffix(f"; {fix}")
+        message, fixes, advice = _split_fixes(record, verbose=verbose)
         line = f"{group.label}: {record.outcome}: {join_lines(message)}{expectation}"
         yield line, choose_color(record.status)
-        for fix in fixes:
-            yield f"    fix: {join_lines(fix)}", None
+        yield from ((f"    fix: {join_lines(fix)}", None) for fix in fixes)
         if record.stage is Stage.SOURCE and len(others) > 1:
             yield f"    also: {join_names(others[1:])}", None
         code = record.failure_code
         yield f"    code: {code}, explained by `exporter guide {code}`", None
-        for advice in (
-            each for each in record.advice if each not in fixes and each not in record.message
-        ):
-            text = join_lines(advice)
-            if text.startswith(f"{NO_SETTING}: ") and not verbose:
-                text = f"{NO_SETTING} (-v lists what was tried)"
-            yield f"    advice: {text}", None
+        yield from ((f"    advice: {join_lines(each)}", None) for each in advice)
         line = failures.summarize_failure(record)
         if line and (record.blame or record.missing):
             yield f"    {join_lines(line)}", None
