@@ -86,7 +86,7 @@ def _pad_to_the_input() -> Mapping[str, Function]:
 
 
 def _select_rows() -> Mapping[str, Function]:
-    whole: dict[int, tuple[Any, Any]] = {}
+    tensors: dict[int, tuple[Any, Any]] = {}
     """The tensor of which another one is the first row, by its identity; both are kept."""
     repeated: dict[int, tuple[Any, Any, Any]] = {}
 
@@ -94,13 +94,13 @@ def _select_rows() -> Mapping[str, Function]:
         if dim or x.ndim < 2:
             return None
         row = x[0]
-        whole[id(row)] = (row, x)
+        tensors[id(row)] = (row, x)
         return (row,)
 
     def repeat(_func: Function, row: Any, counts: Any, dim: Any = None, **_: Any) -> Any:
-        if dim != 0 or not {id(row), id(counts)} <= set(whole):
+        if dim != 0 or not {id(row), id(counts)} <= set(tensors):
             return None
-        repeated[id(row)] = (row, whole[id(row)][1], whole[id(counts)][1])
+        repeated[id(row)] = (row, tensors[id(row)][1], tensors[id(counts)][1])
         return row
 
     def pad(_func: Function, rows: Any, batch_first: bool = False, *_: Any) -> Any:

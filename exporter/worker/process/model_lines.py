@@ -157,8 +157,8 @@ def find_failed_import(error: BaseException) -> tuple[str, ErrorOrigin] | None:
     line = ""
     modules: list[str] = []
     for frame, number in traceback.walk_tb(error.__traceback__):
-        if own := find_frame_line([(frame, number)], Path()):
-            line, modules = own, []
+        if project_line := find_frame_line([(frame, number)], Path()):
+            line, modules = project_line, []
         elif frame.f_code.co_name == "<module>":
             # A package may import another one later, when a name of it is read.
             modules.append(frame.f_globals.get("__name__", "").partition(".")[0])
@@ -192,16 +192,16 @@ def _suggest_module(name: str) -> str:
     """Return a near module of the project for one that does not exist, or where it is."""
     if "." in name:
         return ""
-    own = [
+    candidates = [
         each.stem
         for folder in (Path(), Path("src"))
         if folder.is_dir()
         for each in folder.iterdir()
         if each.suffix == ".py" or (each.is_dir() and each.stem.isidentifier())
     ]
-    if name in own:
+    if name in candidates:
         return "; it is in the project: `pip install -e .` makes it importable"
-    return suggest_nearest(name, own)
+    return suggest_nearest(name, candidates)
 
 
 #: The end of a long expression is left out.
