@@ -49,11 +49,10 @@ COMMANDS = (
     ("explain", "net/17/cpu"),
     ("repro", "net/17/cpu", "again"),
     ("export", "--dry-run"),
-    ("merge", "build"),
     ("init", "--yes"),
 )
 #: Commands for a destination of `publish`.
-SHIPPING = (("verify", "dist"), ("publish", "dist"))
+SHIPPING = (("verify", "dist"), ("publish", "dist", "--initial"))
 
 
 @pytest.fixture(scope="module")
