@@ -180,6 +180,7 @@ def compare_with_revision(
         },
         records=run.by_cell(),
         approvals=approvals or Approvals(),
+        promised=frozenset(promised),
     )
     judged = [
         *(each for each in changed_states if each.kind is FindingKind.CONTRACT),
@@ -225,6 +226,7 @@ class _BranchAcceptance:
     """The reasons for removed cells that the revision does not have."""
     records: Mapping[CellId, Record]
     approvals: Approvals
+    promised: frozenset[CellId]
 
     def is_accepted(self, cell: CellId) -> bool:
         """Return whether the branch's baseline contains the current outcome."""
@@ -235,7 +237,8 @@ class _BranchAcceptance:
 
     def find_reason(self, cell: CellId) -> str:
         """Return why the branch accepts the cell, or "" if there is none."""
-        if cell in self.dropped and cell not in self.after:
+        # The reason for a removed cell accepts no outcome of one that is promised.
+        if cell in self.dropped and cell not in self.after and cell not in self.promised:
             return self.dropped[cell]
         before, after = self.before.get(cell), self.after.get(cell)
         if after is None or not self.is_accepted(cell):

@@ -162,6 +162,7 @@ class ListedModel(FrozenModel):
 
     model: str
     entry: str = Field(description="FILE:LINE of its manifest.")
+    owner: str = Field(description="The person or team to contact, or empty.")
     tags: Items[str]
     problems: Items[str] = Field(description="Why the entry is invalid; its cells are then red.")
     cells: Items[str]
@@ -195,10 +196,10 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json:
         return ExitCode.OK
     models = len({planned.cell.model for planned in plan.selected})
     print_line(f"{pluralize(models, 'model')}, {pluralize(len(plan.selected), 'cell')}")
-    rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
+    rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "OWNER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
         if manifest.find_model(model).problems:  # its cells are unknown
-            rows.append((model, "", "", "invalid entry", ""))
+            rows.append((model, "", "", "invalid entry", "", ""))
             continue
         cells = list(group)
         exporters = dict.fromkeys(planned.route.exporter for planned in cells)
@@ -211,6 +212,7 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json:
                     f"{name} {_format_cell_opsets([c for c in cells if c.route.exporter == name])}"
                     for name in exporters
                 ),
+                manifest.find_model(model).owner,
                 " ".join(manifest.find_model(model).tags),
             )
         )
@@ -228,6 +230,7 @@ def _make_list_document(manifest: Manifest, selected: Iterable[PlannedCell]) -> 
             ListedModel(
                 model=spec.id,
                 entry=str(spec.location),
+                owner=spec.owner,
                 tags=spec.tags,
                 problems=spec.problems,
                 cells=tuple(cells[spec.id]),

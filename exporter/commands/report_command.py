@@ -44,13 +44,18 @@ from exporter.report.site import render_site
     type=click.Path(file_okay=False, path_type=Path),
     help="Write a static site with the commit into this folder instead, for example for Pages.",
 )
-def report(root: Path, *, commits: bool, site: Path | None) -> int:
+@click.option("--partial", is_flag=True, help="Write a site also if a cell has no result.")
+def report(root: Path, *, commits: bool, site: Path | None, partial: bool) -> int:
     """Write the tables and the pages of the models."""
     manifest = open_project(root)
     current = read_results(manifest)
     print_result_notes(current)
     run = current.run
     trend = read_trend(ReportPaths(manifest.project), os.environ) if commits else ()
+    if site and current.missing and not partial:
+        count = pluralize(len(current.missing), "cell")
+        print_error(f"{count} without a result; run `exporter export` first, or pass --partial")
+        return ExitCode.RED
     if site:
         _write_site(manifest, run, trend, site)
         print_line(f"{pluralize(len(run.records), 'cell')}: {site}/index.html")

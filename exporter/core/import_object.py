@@ -66,10 +66,13 @@ def prepend_to_path(folder: Path) -> None:
 
 
 def search_project(root: Path) -> None:
-    """Search the modules of a project first, and those of its folder `src` last."""
+    """Search the modules of a project first, and those of its folder `src`, if any, last."""
     prepend_to_path(root)
-    if (source := str(root / SOURCE_FOLDER)) not in sys.path:
-        sys.path.append(source)
+    source = root / SOURCE_FOLDER
+    if not source.is_dir():
+        SEARCHED[str(source)] = None  # modules may be found there when it appears
+    elif str(source) not in sys.path:
+        sys.path.append(str(source))
 
 
 def _import_file(path: Path, relative: str) -> ModuleType:

@@ -262,6 +262,8 @@ def load_layers(
     root = root.absolute()
     problems = _Problems()
     settings = project_settings.read_project(root, problems.of_settings)
+    if fallback_root is None:  # a revision may require another version
+        project_settings.check_version(settings, problems.of_settings)
     folder = manifests or settings.project.manifests
     files = tuple(_read_manifests(root, folder, problems.of_files))
     graph = InheritanceGraph()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib import metadata
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,12 @@ from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_
 from exporter.manifest.syntax.values import (
     find_lowest_release,
     format_value,
+    is_in_range,
     join_words,
     quote,
 )
+
+_DISTRIBUTION = "onnx-exporter-matrix"
 
 
 def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
@@ -133,6 +137,21 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         message = f"{quote(settings.build)} {problem}; name a folder of its own"
         settings_file.add_problem(("build",), message)
     return ProjectSettings(project=project, layer=layer, file=file)
+
+
+def check_version(settings: ProjectSettings, report: ProblemCollector) -> None:
+    """Report that the project requires another version of this program."""
+    required = settings.project.requires
+    if not required or not settings.file:
+        return
+    installed = metadata.version(_DISTRIBUTION)
+    if not is_in_range(installed, required):
+        message = (
+            f"the project requires version {required} of this program, and {installed} is "
+            f"installed; run `pip install '{_DISTRIBUTION}{required}'`, or "
+            "install its tag from the repository"
+        )
+        report.add(settings.file.build_problem((*SETTINGS_KEYS, "requires"), message))
 
 
 def check_gate(

@@ -183,11 +183,8 @@ class Runner:
             case "actions/upload-artifact":
                 for name in (path.removeprefix("./") for path in values["path"].split()):
                     for item in workspace.glob(name.rstrip("/")):
-                        target = (
-                            self.artifacts
-                            / values["name"]
-                            / self._artifact_path(item, workspace, values)
-                        )
+                        target = self.artifacts / values["name"]
+                        target /= item.relative_to(self._find_upload_root(workspace, values))
                         copy = shutil.copytree if item.is_dir() else shutil.copy
                         target.parent.mkdir(parents=True, exist_ok=True)
                         copy(item, target, **({"dirs_exist_ok": True} if item.is_dir() else {}))
@@ -197,7 +194,8 @@ class Runner:
                     shutil.copytree(folder, workspace / values["path"] / folder.name)
             case "actions/download-artifact":
                 if (self.artifacts / values["name"]).exists():
-                    shutil.copytree(self.artifacts / values["name"], workspace, dirs_exist_ok=True)
+                    target = workspace / values.get("path", "")
+                    shutil.copytree(self.artifacts / values["name"], target, dirs_exist_ok=True)
                 else:
                     assert step["continue-on-error"], "the job would end here"
             case other:
@@ -205,9 +203,10 @@ class Runner:
                 assert other in known, other
 
     @staticmethod
-    def _artifact_path(item: Path, workspace: Path, values: Mapping[str, str]) -> Path:
-        """Return the path in the artifact; a single folder is uploaded without its name."""
-        return item.relative_to(workspace) if len(values["path"].split()) > 1 else Path()
+    def _find_upload_root(workspace: Path, values: Mapping[str, str]) -> Path:
+        """Return the folder that an artifact contains: the common one of all uploaded paths."""
+        bases = [workspace / path.partition("*")[0] for path in values["path"].split()]
+        return Path(os.path.commonpath(bases))
 
     @staticmethod
     def _expand(text: str, matrix: Mapping[str, object]) -> str:
@@ -336,9 +335,9 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     for page in ("summary.md", "comment/build/comment.md"):
         assert f"last green in {commit[:12]} of {day}" in (runner.folder / page).read_text()
     head = run_git(runner.repository, "rev-parse", "topic").strip()
-    index = (runner.artifacts / "tables/build/site/index.html").read_text()
+    index = (runner.artifacts / "tables/site/index.html").read_text()
     assert f"commit {head[:12]}" in index
-    assert (runner.artifacts / "tables/build/one/logs").is_dir()
+    assert (runner.artifacts / "tables/one/logs").is_dir()
 
 
 @pytest.mark.campaign

@@ -15,7 +15,7 @@ from exporter.core.errors import ExitCode
 
 
 @click.command()
-@click.option("--ci", type=click.Choice(("github",)), help="Also write a workflow.")
+@click.option("--ci", type=click.Choice(("github", "gitlab")), help="Also write a workflow.")
 @click.option("--pre-commit", is_flag=True, help="Also add a hook of pre-commit.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option("--yes", is_flag=True, help="Write without a question.")
@@ -27,7 +27,7 @@ def init(root: Path, ci: str | None, *, pre_commit: bool, dry_run: bool, yes: bo
     changes nothing.
     """
     root = root.absolute()
-    project = prepare_project(root, github=ci == "github", pre_commit=pre_commit)
+    project = prepare_project(root, ci=ci or "", pre_commit=pre_commit)
     print_table(list_actions(root, project))
     for note in project.notes:
         print_error(note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ manifests = "manifests"  # folder of the TOML files
 reports = "reports"      # folder of the tables and the baseline; commit it
 build = "build"          # folder of the ONNX files; git ignores it
 """
+#: The list of the projects in a workflow of several, and its items.
+_FOLDERS = re.compile(r"\s+folder:\s*(#.*)?")
+_ITEM = re.compile(r"(\s+)- (\S+)\s*(#.*)?")
 _IGNORED = ("build/",)
 
 
@@ -35,7 +39,7 @@ class NewProject:
     notes: tuple[str, ...]
 
 
-def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject:
+def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> NewProject:
     """Return the changes that a folder needs; a second call returns none.
 
     Raises:
@@ -64,18 +68,12 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
         changes.append(FileChange(path=noxfile, text=text, before=before))
         if note:
             notes.append(f"noxfile.py: {note}")
-    if github:
-        path = root / ".github" / "workflows" / "onnx.yml"
-        before = read_text(path)
-        url, commit = find_origin()
-        address = _GITHUB.fullmatch(url)
-        action = f"{address[1]}@{commit}" if address and commit else _UNKNOWN_ACTION
-        packages = f"-e . {_CPU_INDEX}" if is_package else _CPU_INDEX
-        text = before or _render(path.name, packages=packages, action=action)
-        changes.append(FileChange(path=path, text=text, before=before))
-        if before is None and action == _UNKNOWN_ACTION:
-            note = "this installation has no commit of GitHub; replace OWNER and COMMIT"
-            notes.append(f"{path.name}: {note}")
+    if ci:
+        add = _add_github if ci == "github" else _add_gitlab
+        change, note = add(root, is_package=is_package)
+        changes.append(change)
+        if note:
+            notes.append(f"{change.path.name}: {note}")
     if pre_commit:
         path = root / ".pre-commit-config.yaml"
         before = read_text(path)
@@ -89,6 +87,57 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
 def _render(name: str, **values: str) -> str:
     """Return the text of a new file from `templates/new/`."""
     return render_script(f"new/{name}", **values).rstrip() + "\n"
+
+
+def _add_gitlab(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
+    """Return the change of `.gitlab-ci.yml`, and why it has no jobs of this program."""
+    path = root / ".gitlab-ci.yml"
+    before = read_text(path)
+    packages = f"'{format_requirement('export', is_shared=True)}'" + (" -e ." if is_package else "")
+    text = before or _render("gitlab-ci.yml", packages=packages, index=_CPU_INDEX)
+    is_missing = "exporter gate" not in text
+    note = "exists; docs/ci.md, section GitLab, has the jobs to add" if is_missing else ""
+    return FileChange(path=path, text=text, before=before), note
+
+
+def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
+    """Return the change of the workflow at the root of the repository, and what is to do by hand.
+
+    In a folder of the repository, the project is one of several in a matrix.
+    """
+    top = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
+    folder = root.relative_to(top).as_posix() if top != root else ""
+    path = top / ".github" / "workflows" / "onnx.yml"
+    before = read_text(path)
+    if before is not None:
+        text, note = _add_folder(before, folder) if folder else (before, "")
+        return FileChange(path=path, text=text, before=before), note
+    url, commit = find_origin()
+    address = _GITHUB.fullmatch(url)
+    action = f"{address[1]}@{commit}" if address and commit else _UNKNOWN_ACTION
+    packages = f"-e . {_CPU_INDEX}" if is_package else _CPU_INDEX
+    text = _render(path.name, packages=packages, action=action, folder=folder)
+    is_unknown = action == _UNKNOWN_ACTION
+    note = "this installation has no commit of GitHub; replace OWNER and COMMIT"
+    return FileChange(path=path, text=text, before=before), note if is_unknown else ""
+
+
+def _add_folder(text: str, folder: str) -> tuple[str, str]:
+    """Return the workflow with a folder in its matrix, or without it and the reason."""
+    lines = text.splitlines()
+    start = next((n for n, line in enumerate(lines) if _FOLDERS.fullmatch(line)), -1)
+    if start < 0:
+        return (
+            text,
+            f"has no list `folder` in a matrix; pass `folder: {folder}` in a job of its own",
+        )
+    end = next((n for n in range(start + 1, len(lines)) if not _ITEM.fullmatch(lines[n])), -1)
+    end = len(lines) if end < 0 else end
+    items = [match[2] for line in lines[start + 1 : end] if (match := _ITEM.fullmatch(line))]
+    if folder in items or not items:
+        return text, "" if items else "its list `folder` is empty; add this folder"
+    indent = lines[start + 1].partition("-")[0]
+    return "\n".join((*lines[:end], f"{indent}- {folder}", *lines[end:], "")), ""
 
 
 def _add_settings(root: Path) -> FileChange:
@@ -158,4 +207,4 @@ def _add_hook(text: str | None) -> tuple[str, str]:
 
 def list_actions(root: Path, new_project: NewProject) -> Iterator[tuple[str, str]]:
     for change in new_project.changes:
-        yield change.action, change.path.relative_to(root).as_posix()
+        yield change.action, os.path.relpath(change.path, root)

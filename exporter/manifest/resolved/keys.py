@@ -519,6 +519,9 @@ class ProjectKeys(Table):
         ),
     }
 
+    requires: fields.VersionRange = Field(default="")
+    """The versions of this program: `"==1.1.0"`, or a range such as `">=1.1, <1.3"`. With another
+    one, each command that reads the project ends with the command that installs the right one."""
     manifests: Folder = "manifests"
     """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""
     build: Folder = "build"

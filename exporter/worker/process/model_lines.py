@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from exporter.core.errors import suggest_nearest
 from exporter.core.text import shorten
 from exporter.records.record import Stage
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
@@ -182,26 +181,8 @@ def describe_origin(
     if stage is Stage.SOURCE and (failed := find_failed_import(error)):
         package, origin = failed
         message = f"{message} in the import of {package}"
-    elif stage is Stage.SOURCE and isinstance(error, ModuleNotFoundError):
-        message += _suggest_module(error.name or "")
     lines = (origin.line,) if origin.line else ()
     return message, lines
-
-
-def _suggest_module(name: str) -> str:
-    """Return a near module of the project for one that does not exist, or where it is."""
-    if "." in name:
-        return ""
-    candidates = [
-        each.stem
-        for folder in (Path(), Path("src"))
-        if folder.is_dir()
-        for each in folder.iterdir()
-        if each.suffix == ".py" or (each.is_dir() and each.stem.isidentifier())
-    ]
-    if name in candidates:
-        return "; it is in the project: `pip install -e .` makes it importable"
-    return suggest_nearest(name, candidates)
 
 
 #: The end of a long expression is left out.

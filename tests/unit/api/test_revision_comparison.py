@@ -542,6 +542,17 @@ def test_the_strictest_policy_counts_for_a_setting_of_several_models() -> None:
     assert setting.is_blocking
 
 
+@pytest.mark.parametrize("now", [RED, GREEN[:1]], ids=["red", "missing"])
+def test_the_reason_for_a_removed_cell_accepts_no_outcome(now: list[Record]) -> None:
+    """The manifest promises the cell, and only the file of the baseline lacks it."""
+    before = make_baseline(make_run(*GREEN))
+    edited = accept_some(before, extract_outcomes(make_run(GREEN[0])), {CELLS[1]: "history"}, {})
+    then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=before)
+    branch = ProjectState(manifest=then.manifest, baseline=edited)
+    (finding, *_) = compare_with_revision(then, branch, make_run(*now), CELLS, APPROVED)
+    assert (finding.cell, finding.is_blocking) == (CELLS[1], True)
+
+
 def test_a_reason_of_the_revision_does_not_remove_a_cell() -> None:
     """The cell came back at the revision, and its old reason stayed in the file."""
     before = make_baseline(make_run(*GREEN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,23 @@ def test_defaults_without_a_table(tmp_path: Path) -> None:
     ]
     assert project.find_device("cpu").providers == ("CPUExecutionProvider",)
     assert project.find_device("openvino").runtime == "openvino"
+
+
+VERSION = metadata.version("onnx-exporter-matrix")
+
+
+def test_another_version_of_the_program_is_an_error_with_the_command(tmp_path: Path) -> None:
+    for required in (f"=={VERSION}", ">=0.1, <1000"):
+        _load(tmp_path, f'[tool.exporter]\nrequires = "{required}"\n')
+    settings = '[tool.exporter]\nrequires = ">=0.1, <0.2"\n'
+    with pytest.raises(ExporterError) as caught:
+        _load(tmp_path, settings)
+    message = str(caught.value)
+    assert message.startswith("pyproject.toml:2: ")
+    assert f"requires version >=0.1,<0.2 of this program, and {VERSION} is installed" in message
+    assert "run `pip install 'onnx-exporter-matrix>=0.1,<0.2'`" in message
+    # A branch may require another version than the revision that it is compared with.
+    assert load_project(tmp_path, fallback_root=tmp_path).project.requires == ">=0.1,<0.2"
 
 
 def test_every_key(tmp_path: Path) -> None:

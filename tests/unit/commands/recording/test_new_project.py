@@ -33,7 +33,7 @@ ci:
 
 
 def prepare(root: Path) -> NewProject:
-    return prepare_project(root, github=True, pre_commit=True)
+    return prepare_project(root, ci="github", pre_commit=True)
 
 
 def list_actions(project: NewProject) -> dict[str, str]:
@@ -160,7 +160,44 @@ def test_a_pyproject_with_other_line_ends_stays_readable(tmp_path: Path) -> None
 def test_nested_brackets_are_no_bug(tmp_path: Path, depth: int) -> None:
     (tmp_path / "pyproject.toml").write_text(f"a = {'[' * depth}{']' * depth}\n")
     if depth == 300:
-        prepare_project(tmp_path, github=False, pre_commit=False)
+        prepare_project(tmp_path)
         return
     with pytest.raises(ExporterError, match="is not valid TOML: it is nested too deeply"):
-        prepare_project(tmp_path, github=False, pre_commit=False)
+        prepare_project(tmp_path)
+
+
+def test_projects_of_one_repository_share_a_workflow_at_its_root(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    path = tmp_path / ".github/workflows/onnx.yml"
+    for name in ("packages/vision", "packages/text"):
+        (tmp_path / name).mkdir(parents=True)
+        apply_changes(prepare(tmp_path / name).changes)
+        assert {*list_actions(prepare(tmp_path / name)).values()} == {"unchanged"}
+        assert not (tmp_path / name / ".github").exists()
+    job = yaml.safe_load(path.read_text())["jobs"]["onnx"]
+    assert job["strategy"]["matrix"]["folder"] == ["packages/vision", "packages/text"]
+    action = job["steps"][1]["with"]
+    assert action["folder"] == "${{ matrix.folder }}"
+    assert action["artifact"] == "exporter-${{ strategy.job-index }}"
+    assert action["packages"].endswith("/whl/cpu")
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    assert action.keys() <= inputs.keys()
+    path.write_text("jobs: {}\n")
+    project = prepare(tmp_path / "packages/text")
+    assert list_actions(project)["onnx.yml"] == "unchanged"
+    assert any("pass `folder: packages/text`" in note for note in project.notes)
+
+
+def test_gitlab_gets_the_jobs_of_the_documents(tmp_path: Path) -> None:
+    apply_changes(prepare_project(tmp_path, ci="gitlab").changes)
+    path = tmp_path / ".gitlab-ci.yml"
+    written = yaml.safe_load(path.read_text())
+    block = (ROOT / "docs/ci.md").read_text().partition("## GitLab")[2].partition("```yaml\n")[2]
+    documented = yaml.safe_load(block.partition("```")[0])
+    assert written.pop("default")["before_script"][0].startswith("python -m pip install ")
+    assert documented.pop("default")["before_script"][0].startswith("python -m pip install ")
+    assert written == documented
+    path.write_text("test:\n  script: [pytest]\n")
+    project = prepare_project(tmp_path, ci="gitlab")
+    assert list_actions(project)[".gitlab-ci.yml"] == "unchanged"
+    assert any("docs/ci.md" in note for note in project.notes)
