@@ -55,7 +55,7 @@ def suggest_module(module: str, folders: Sequence[str]) -> str:
             base = Path(folder, *parts[:index])
             with suppress(OSError):
                 names |= {each.stem for each in base.glob("*.py")}
-                names |= {each.parent.name for each in base.glob("*/*.py")}
+                names |= {each.name for each in base.iterdir() if each.is_dir()}
         if name not in names:
             outer = "".join(f"{part}." for part in parts[:index])
             return suggest_nearest(f"{outer}{name}", [f"{outer}{each}" for each in names])
