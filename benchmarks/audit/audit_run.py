@@ -15,6 +15,7 @@ from benchmarks.audit.mutators.mutants import Mutant, draw_mutants
 from benchmarks.audit.results import Audit, MutantOutcome, MutantResult
 from benchmarks.audit.verdict import find_first_failure, search_difference
 from benchmarks.forked_calls import CallFailure, CallLimits, call_in_fork
+from exporter.cache.artifact_integrity import SourceStamps
 from exporter.cache.fingerprint import (
     CurrentState,
     compute_fingerprint,
@@ -79,9 +80,11 @@ def _find_passing_record(manifest: Manifest, cell: CellId, folder: JobFolder) ->
     spec, project = manifest.find_model(cell.model), manifest.project
     parts = drop_tool_parts(compute_fingerprint(spec, project.environment, project.sandbox))
     parts["device"] = hash_device(manifest.project.find_device(cell.device))
+    root = Path(project.root)
+    stamps = SourceStamps(root / project.build)
     if record is None:
         problem = "it has no result; run `exporter export` first"
-    elif stale := CurrentState(Path(manifest.project.root)).find_staleness_reason(record, parts):
+    elif stale := CurrentState(root, stamps).find_staleness_reason(record, parts):
         problem = f"{stale} since it was exported; run `exporter export` first"
     elif record.status is not Status.PASS:
         problem = f"its status is {record.status}, so a check would catch every mutant"

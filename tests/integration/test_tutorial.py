@@ -21,7 +21,7 @@ from tests.integration.results import write_results
 
 #: The pages whose blocks are run, each with the number of its commands with an output to compare.
 PAGES = {"README.md": 2, "docs/tutorial.md": 9}
-RECIPES = {"console": 1, "python": 1, "text": 2, "toml": 4}
+RECIPES = {"console": 1, "python": 1, "text": 3, "toml": 5}
 README = (ROOT / "README.md").read_text("utf-8")
 
 
