@@ -55,6 +55,7 @@ class Fixed(nn.Module):
     def forward(self, x):
         return self.lstm(x)[0]
 """
+LSTM = {"weight_ih_l0": (12, 3), "weight_hh_l0": (12, 3), "bias_ih_l0": (12,), "bias_hh_l0": (12,)}
 EXPORT = """
 import os
 import sys
@@ -426,6 +427,23 @@ def test_add_writes_a_wrong_guess_with_its_red_verdict(root: Path) -> None:
     assert "axis 'length' of output 'output' is fixed at 5" in line
     text = (root / "manifests/fixed.toml").read_text()
     assert "# guessed: axes batch, length: the model ran at several sizes of each" in text
+
+
+def test_add_takes_weights_a_name_and_opsets(root: Path) -> None:
+    table = {f"lstm.{name}": torch.ones(shape) for name, shape in LSTM.items()}
+    torch.save({"model": table}, root / "trained.pt")
+    options = ("--weights", "trained.pt", "--opset", "17", "--opset", "18", "--yes")
+    command = ("add", "net.py:Fixed", "--input", "x=2x5x3", "--name", "long-name", *options)
+    ran = run_exporter(root, *command, code=ExitCode.RED)
+    assert "long-name/18/cpu: fail: signature" in ran.stdout
+    entry = tomli.loads((root / "manifests/long-name.toml").read_text())["models"]["long-name"]
+    assert entry["weights"] == {"file": "../trained.pt", "key": "model"}
+    assert entry["opsets"] == [17, 18]
+    ran = run_exporter(root, "add", "net.py:Fixed", "--input", "x=2x5x3", code=ExitCode.OK)
+    assert "`--name ID` adds a second entry" in ran.stdout
+    other = ("add", "net.py:Encoder", "--init", "vocab=9", "--input", "ids=2x3:int64")
+    ran = run_exporter(root, *other, "--name", "long-name", code=ExitCode.MANIFEST)
+    assert "--name long-name: this name is taken" in ran.stderr
 
 
 def test_calls_of_a_class_and_of_a_function_become_entries(root: Path) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,9 +30,11 @@ from exporter.commands.recording.recorder import (
 )
 from exporter.commands.recording.script_file import compare_file, rename_inputs
 from exporter.commands.recording.sources import (
+    choose_settings,
     describe_configuration,
     describe_source,
     describe_with_function,
+    name_option,
 )
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import copy_file
@@ -95,6 +98,9 @@ def record(
 @click.option("--call", default="", help="FILE.py:FUNCTION that returns the arguments.")
 @click.option("--config", type=click.Path(path_type=Path), help="File or folder of transformers.")
 @click.option("--init", multiple=True, help="NAME=VALUE, an argument of the class; repeatable.")
+@click.option("--weights", default="", help="File of the project with the trained weights.")
+@click.option("--name", default="", help="ID of the entry; by default, from the class.")
+@click.option("--opset", "opsets", multiple=True, type=int, help="Opset of the file; repeatable.")
 @dry_run_option
 @yes_option
 @root_option
@@ -105,7 +111,7 @@ def add(
     config: Path | None,
     init: tuple[str, ...],
     root: Path,
-    **flags: bool,
+    **options: Any,
 ) -> int:
     """Write an entry for a class or a function.
 
@@ -123,7 +129,9 @@ def add(
         observation = describe_with_function(source, call, init, root, environment)
     else:
         observation = describe_source(source, inputs, init, root)
-    return _write_entries([observation], root, flags)
+    chosen = choose_settings(options.pop("weights"), options.pop("name"), root)
+    chosen["opsets"] = tuple(sorted({*options.pop("opsets")}))
+    return _write_entries([observation.model_copy(update=chosen)], root, options)
 
 
 def _write_entries(
@@ -142,6 +150,10 @@ def _write_entries(
         environment=os.environ,
         taken={spec.id for spec in models} | files,
     )
+    for id in {each.id for each in observations} & project.taken:
+        if not any(_find_existing(each, models, root, flags) for each in observations):
+            message = f"--name {id}: this name is taken; pass another one"
+            raise ExporterError(ExitCode.MANIFEST, message)
     codes = []
     count = 0
     with closing(make_starter(os.environ, settings.environment)) as starter:
@@ -165,7 +177,10 @@ def _write_entries(
                 stage_entry(observation, project) as (entry, contracts),
             ):
                 if not contracts:
-                    print_error(f"{observation.label}: no entry: {entry.problem}")
+                    is_added = observation.kind == "source"
+                    problem = entry.problem
+                    problem = name_option(problem, observation) if is_added else problem
+                    print_error(f"{observation.label}: no entry: {problem}")
                     codes.append(ExitCode.RED)
                     continue
                 records = _show(entry, contracts, project, starter)
@@ -234,20 +249,28 @@ def _compare(
     flags: Mapping[str, bool],
 ) -> ExitCode:
     """Print the differences of the entry from the script; apply them if that is requested."""
+    is_added = observation.kind == "source"
     for existing in entries:
         with stage_entry(observation, project, existing) as (entry, _):
             differences = {"model": entry.problem} if entry.problem else entry.differences
         if not differences:
             break
     for key, text in differences.items():
-        print_line(f"{existing.location}: {existing.id}: {key}: {text}", wraps=True)
+        reason = name_option(text, observation) if is_added and entry.problem else text
+        print_line(f"{existing.location}: {existing.id}: {key}: {reason}", wraps=True)
     if not differences:
-        print_line(f"{existing.id}: promises what the script exports, {existing.location}")
+        text = "promises what this call shows" if is_added else "promises what the script exports"
+        hint = "; `--name ID` adds a second entry" if is_added else ""
+        print_line(f"{existing.id}: {text}, {existing.location}{hint}")
     elif flags.get("update") and not entry.problem:
         _apply(entry, project, flags)
         return ExitCode.OK
     elif not entry.problem:
-        print_line(f"{existing.id}: differs from the script; `exporter record --update` applies it")
+        if is_added:
+            text = "differs from this call; edit it, or add a second entry with `--name ID`"
+        else:
+            text = "differs from the script; `exporter record --update` applies it"
+        print_line(f"{existing.id}: {text}")
     return ExitCode.RED if differences and (flags.get("check") or entry.problem) else ExitCode.OK
 
 
@@ -258,7 +281,7 @@ def _find_existing(
 
     With `--check`, all entries of the class if there is no such entry.
     """
-    name = choose_id(observation, ()) if observation.title else ""
+    name = choose_id(observation, ()) if observation.title or observation.id else ""
     builders = find_builders(observation, models, root)
     same = [
         spec

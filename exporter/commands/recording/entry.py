@@ -34,6 +34,8 @@ _LAYER = re.compile(r"\.\d+\.")
 
 def choose_id(observation: Observation, taken: Collection[str]) -> str:
     """Return an ID from the name of the file or of the class, which no entry has."""
+    if observation.id:
+        return observation.id
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", observation.label)
     text = observation.title or words.rpartition(".")[2]
     if text.casefold() in _EMPTY_NAMES:  # then the class or the folder has a name
@@ -77,12 +79,18 @@ def format_entry(
     return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
 
 
+def _format_opsets(opsets: Sequence[int]) -> int | list[int]:
+    return opsets[0] if len(opsets) == 1 else list(opsets)
+
+
 def name_part(id: str, part: str) -> str:
     """Return the ID of the entry with a part of a model that generates."""
     return id if part == DECODER else f"{id}-{part}"
 
 
-def format_generator(id: str, source: Source, measured: Mapping[str, Any]) -> str:
+def format_generator(
+    id: str, source: Source, measured: Mapping[str, Any], opsets: Sequence[int]
+) -> str:
     """Return the manifest file of a model that generates, with an entry for each part."""
     lines = ["#:schema manifest.schema.json", "format = 1"]
     tokens = measured["tokens"].items()
@@ -97,7 +105,7 @@ def format_generator(id: str, source: Source, measured: Mapping[str, Any]) -> st
         dims = {dim for key in ("inputs", "outputs") for t in tables[key] for dim in t["shape"]}
         limits = [axis for axis in ("total", "source") if axis in dims and measured["limit"]]
         lines += [f"axes.{axis} = {{ max = {measured['limit']} }}" for axis in limits]
-        lines.append(f"opsets = {DEFAULT_OPSET}")
+        lines.append(f"opsets = {_format_opsets(opsets)}")
     return "\n".join([*lines, ""])
 
 
@@ -280,6 +288,8 @@ def _explain_output_names(
     if file_names and is_guessed:
         labels = ", ".join(each.name or "no name" for each in probe.outputs)
         return [f"outputs are named as in the script's file; in PyTorch: {labels}"]
+    if all(each.name for each in probe.outputs):
+        return []  # the source has the names
     return ["guessed: names of outputs that no script names"] if is_guessed else []
 
 
@@ -307,9 +317,9 @@ def _format_tables(items: Sequence[Mapping[str, Any]]) -> Array:
 
 def _add_settings(table: Table, observation: Observation) -> None:
     opsets = observation.opsets or (observation.opset or DEFAULT_OPSET,)
-    if observation.kind != "export" or not (observation.opsets or observation.opset):
+    if observation.kind == "call" or not (observation.opsets or observation.opset):
         _add_comment(table, "guessed: the opset, since no script exports with one")
-    table.add("opsets", opsets[0] if len(opsets) == 1 else list(opsets))
+    table.add("opsets", _format_opsets(opsets))
     if observation.exporter:
         table.add("exporter", observation.exporter)
     if observation.options:

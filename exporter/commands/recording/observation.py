@@ -118,6 +118,10 @@ class Observation(FrozenModel):
     """Why the script's own export failed; "" if it did not."""
     title: str = ""
     """The name of the script's ONNX file without its suffix, or ""."""
+    id: str = ""
+    """The ID that the user chose, or ""."""
+    weights: str = ""
+    """The absolute path of the file of weights that the user named, or ""."""
     generates: bool = False
     """Whether the entry is the decoder of a model that generates."""
     notes: Items[str] = ()
@@ -175,7 +179,7 @@ class ProbedOutput(FrozenModel):
     """One output of the model."""
 
     name: str
-    """The key of a dict; "" if it has none."""
+    """The key of a dict, the field, or the returned variable; "" if it has none."""
     dtype: str
     shape: Items[Dim]
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from exporter.commands.recording.entry import (
+    DEFAULT_OPSET,
     choose_id,
     format_entry,
     format_generator,
@@ -222,13 +223,17 @@ class _Draft:
         staged = self._list_sources(observation, self.stage)
         if self.existing and self.existing.weights:
             weights = str(self.target.parent / self.existing.weights)
-            observation = observation.model_copy(update={"files": (*observation.files, weights)})
+            update: dict[str, Any] = {"files": (*observation.files, weights)}
+            if observation.kind == "source":
+                update["weights"] = observation.weights or weights
+            observation = observation.model_copy(update=update)
         if observation.generates:
             measured = self._measure(staged[0])
             if problem := measured.get("problem"):
                 return PreparedEntry(id=self.id, problem=problem), ()
             if "parts" in measured:
-                return self._prepare_generator(staged[0], finals[0], measured)
+                opsets = observation.opsets or (DEFAULT_OPSET,)
+                return self._prepare_generator(staged[0], finals[0], measured, opsets)
             call = Observation.model_validate(measured["call"])
             fields = {"tensors": call.tensors, "constants": call.constants, "problem": call.problem}
             observation = observation.model_copy(update=fields)
@@ -318,18 +323,18 @@ class _Draft:
             return {"problem": f"the process of the model {failure}"}
 
     def _prepare_generator(
-        self, staged: Source, final: Source, measured: Mapping[str, Any]
+        self, staged: Source, final: Source, measured: Mapping[str, Any], opsets: Sequence[int]
     ) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
         """Return the entry of each part of a model that generates, and their interfaces.
 
         `staged` and `final` are the source in the temporary folder and in that of the manifest.
         """
-        texts = {self.target: format_generator(self.id, final, measured)}
+        texts = {self.target: format_generator(self.id, final, measured, opsets)}
         for part in measured["parts"]:
             path = self.target.with_name(f"{name_part(self.id, part)}.interface.toml")
             texts[path] = format_interface(self.id, measured, part)
             (self.stage / path.name).write_text(texts[path], encoding="utf-8")
-        text = format_generator(self.id, staged, measured)
+        text = format_generator(self.id, staged, measured, opsets)
         names = [name_part(self.id, part) for part in measured["parts"]]
         loaded = [self._load(name, text, staged) for name in names]
         if problem := next((each for each in loaded if isinstance(each, str)), ""):

@@ -16,10 +16,12 @@ import tomli
 
 from exporter.commands.recording.excerpt import Excerpt, NoExcerpt, Script
 from exporter.commands.recording.observation import Construction, Observation, ObservedTensor
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import TEXT_LIMIT, read_regular_file
 from exporter.core.frozen_model import Plain
+from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.rules.python_code import UnreadableForward, find_class, read_forward
+from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.syntax.python_source import find_module_file, list_names, parse_python
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.report.pages.templates import render_script
@@ -286,13 +288,21 @@ def describe_source(
     for index, text in enumerate(inputs):
         match = _INPUT.fullmatch(text)
         if match is None:
-            raise _wrong(f"--input {text}: expected NAME=SIZES:DTYPE, such as image=2x3x224x224")
+            raise _wrong(
+                f"--input {text}: expected NAME=SIZES:DTYPE, such as image=2x3x224x224; other "
+                "arguments than tensors need --call FILE.py:FUNCTION"
+            )
         name = match[1] or (parameters[index] if index < len(parameters) else f"input_{index}")
         is_positional = index < len(parameters) and parameters[index] == name
         is_positional &= all(each.at.startswith("args") for each in tensors)
         shape = [] if match[2] == "scalar" else [int(size) for size in match[2].split("x")]
         if parameters and not is_positional and name not in parameters:
-            raise _wrong(f"--input {text}: `forward` has the parameters {', '.join(parameters)}")
+            near = suggest_nearest(name, parameters)
+            names = ", ".join(parameters)
+            raise _wrong(
+                f"--input {text}: `forward` has the parameters {names}{near}; arguments inside of "
+                "another one need --call FILE.py:FUNCTION"
+            )
         at = f"args[{index}]" if is_positional or not parameters else f"kwargs.{name}"
         dtype = match[3] or "float32"
         tensors.append(ObservedTensor(at=at, name=name, dtype=dtype, shape=tuple(shape)))
@@ -301,7 +311,7 @@ def describe_source(
     if not tensors:
         names = " ".join(f"--input {name}=2x3" for name in parameters) or "--input x=2x3"
         raise _wrong(
-            f"{source}: has no inputs; add {names} with its sizes, or --call FILE:FUNCTION"
+            f"{source}: has no inputs; add {names} with its sizes, or --call FILE.py:FUNCTION"
         )
     return _add_class(Observation(tensors=tuple(tensors)), construction, root)
 
@@ -356,6 +366,53 @@ def describe_configuration(
         reason="its configuration is a file",
     )
     return call.model_copy(update={"construction": construction})
+
+
+def choose_settings(weights: str, id: str, root: Path) -> dict[str, Any]:
+    """Return the fields of an observation that the user chose by `--weights` and `--name`.
+
+    Raises:
+        ExporterError: MANIFEST if the file is not in the project, or the ID is invalid.
+    """
+    path = Path(weights).absolute()
+    if weights and not path.is_file():
+        raise _wrong(f"--weights {weights}: no such file; pass its path from this folder")
+    if weights and not path.is_relative_to(root):
+        raise _wrong(f"--weights {weights}: is outside the project {root}; copy it there")
+    if id and (not re.fullmatch(ID_PATTERN, id) or id in RESERVED_IDS):
+        near = re.sub(r"[^a-z0-9_.-]+", "-", id.casefold()).strip("-_.") or "net"
+        raise _wrong(f"--name {id}: expected an ID of a-z, 0-9, `_`, `.` and `-`, such as {near}")
+    return {"weights": str(path) if weights else "", "id": id}
+
+
+#: What a message of PyTorch or of a constructor has if an option of `add` is missing.
+_OPTIONS = (
+    (r"__init__\(\) missing .*argument", "`--init NAME=VALUE` passes it to the class"),
+    (
+        r"missing .*argument",
+        "`--input NAME=SIZES` passes a tensor, and `--call FILE.py:FUNCTION` any argument",
+    ),
+    (r"has no tensors by name", "`--weights` needs a state_dict or a safetensors file"),
+    (r"weights of .* do not fit", "`--init NAME=VALUE` builds another size of the model"),
+    (
+        r"(?i)\b(scalar types?|dtype|long|int)\b.*\b(expected|got|float|long|found)\b",
+        "`--input NAME=SIZES:DTYPE` has a dtype, such as ids=2x7:int64",
+    ),
+    (
+        r"(?i)shapes?\b|sizes?\b|dimension|channels|features|dim\b",
+        "correct the sizes of `--input`, or pass the whole call with `--call FILE.py:FUNCTION`",
+    ),
+)
+_ANY_OPTION = "`--init` changes the model, `--input` and `--call FILE.py:FUNCTION` the call"
+
+
+def name_option(problem: str, observation: Observation) -> str:
+    """Return a problem as one line, with the option of `add` that repairs it."""
+    text = " ".join(problem.split()).rstrip(".")
+    if observation.generates:
+        return f"{text}; `--call FILE.py:FUNCTION` passes the arguments of the model"
+    known = (hint for pattern, hint in _OPTIONS if re.search(pattern, text))
+    return f"{text}; {next(known, _ANY_OPTION)}"
 
 
 def _add_class(call: Observation, construction: Construction, root: Path) -> Observation:

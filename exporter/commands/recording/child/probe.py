@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -18,6 +22,7 @@ from exporter.checks.comparison.compare_outputs import are_ties
 from exporter.checks.comparison.tolerance import Limit
 from exporter.commands.recording.child.call_description import (
     describe_usual_call,
+    list_parameters,
     list_tensors,
     read_state,
 )
@@ -27,7 +32,7 @@ from exporter.commands.recording.observation import (
     ProbeResult,
 )
 from exporter.core.errors import ExporterError
-from exporter.core.text import redact
+from exporter.core.text import join_names, redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim, SizeRule
 from exporter.worker.inputs.call import build_tensor_call, to_numpy
@@ -51,6 +56,9 @@ _ELEMENTS, _LARGEST = 1 << 20, 1 << 11
 #: Differences of sizes: powers of two, and the strides of images.
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 _BATCH = "batch"
+#: Names of inputs with old tokens, such as `past_key_values_0_1` and `k_cache`.
+_CACHE = re.compile(r"past|cache|(^|_)(kv|keys?|values?|memory)(_|$)")
+_PATH_STEP = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 #: The largest difference of two runs of one model on a machine, relative to the largest value.
 _CLOSE = 1e-4
 
@@ -88,8 +96,9 @@ def probe(
             facts = _compare(model, spec, Path(root), observation)
             if facts.difference:
                 return facts
+            labels = _read_returned_names(model)
             model = wrap_with_call_objects(model, spec, Path(root))
-            return _Prober(model, spec, root, observation).probe(facts)
+            return _Prober(model, spec, root, observation).probe(facts, labels)
     except Failure as failure:
         return ProbeResult(problem=redact(str(failure), limit=400))
     except Exception as error:  # code of the model runs
@@ -111,7 +120,7 @@ def measure_source(spec: ModelSpec, root: str) -> dict[str, Any]:
 def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation) -> ProbeResult:
     """Set the observed weights, and return the difference between observed and computed outputs."""
     if not observation.sample:  # `add` observed no call
-        return ProbeResult()
+        return _set_weights(model, observation.weights)
     state = torch.load(observation.state, weights_only=True, mmap=True)
     file = ""
     names = StateNames()
@@ -165,6 +174,30 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
         return ProbeResult(weights=file, weights_names=names, is_drawn=is_drawn, notes=tuple(notes))
     text = f"other outputs than the script's for the same inputs: {problems[0]}"
     return ProbeResult(difference=text)
+
+
+def _set_weights(model: Model, path: str) -> ProbeResult:
+    """Set the weights that the user named, and return how the file names them, or a problem."""
+    if not path:
+        return ProbeResult()
+    expected = read_state(model)
+    tables = list(_read_tables(path))
+    problem = ""
+    for key, table in tables:
+        for names in find_names(table, expected, key):
+            try:
+                model.load_state_dict(names.rename(table), strict=False)
+            except RuntimeError as error:
+                problem = problem or str(error)
+            else:
+                return ProbeResult(weights=path, weights_names=names)
+    name = Path(path).name
+    if not problem and tables:
+        _, largest = max(tables, key=lambda pair: len(pair[1]))
+        words = join_names([*largest]), join_names([*expected])
+        problem = f"it has {words[0]}, and the model {words[1]}"
+    problem = problem or "it has no tensors by name; save `model.state_dict()`"
+    return ProbeResult(problem=redact(f"the weights of {name} do not fit: {problem}", limit=400))
 
 
 class _Difference(Exception):
@@ -246,8 +279,10 @@ class _Prober:
         self._end = time.monotonic() + _SECONDS
         self._notes: list[str] = []
 
-    def probe(self, facts: ProbeResult) -> ProbeResult:
+    def probe(self, facts: ProbeResult, labels: Mapping[str, str]) -> ProbeResult:
         """Return all facts, with those of the comparison.
+
+        `labels`: The variables that `forward` returns, by their paths.
 
         Raises:
             Failure: If the model does not run at the observed sizes.
@@ -270,7 +305,9 @@ class _Prober:
             for item, dim in unit.members:
                 inputs[item][dim] = unit.name
             axes[unit.name] = table
-        outputs = self._fit_outputs(leaves, [unit for unit in units if unit.step], axes)
+        names = [_name_output(path, labels) for path, _ in leaves]
+        changing = [unit for unit in units if unit.step]
+        outputs = self._fit_outputs(leaves, names, changing, axes)
         if time.monotonic() > self._end:
             self._notes.append("the model is slow, so not all sizes were tried")
         return facts.model_copy(
@@ -458,7 +495,10 @@ class _Prober:
         item, dim = members[0]
         spec, rank = self._spec.inputs[item], len(self._base[item])
         usual = {0: _BATCH}
-        if "float" in spec.dtype and rank in (4, 5):
+        if any(_CACHE.search(each.name.casefold()) for each in self._spec.inputs):
+            is_cache = _CACHE.search(spec.name.casefold())
+            usual[max(rank - 2, 1)] = "past" if is_cache else "length"
+        elif "mask" not in spec.name.casefold() and "float" in spec.dtype and rank in (4, 5):
             usual |= dict(zip(range(rank - 1, 1, -1), ("width", "height", "depth"), strict=False))
         elif rank in (2, 3):
             usual[1] = "length"
@@ -480,7 +520,11 @@ class _Prober:
                 yield partner, {"sum": [*names, rest] if rest or len(names) < 2 else names}
 
     def _fit_outputs(
-        self, leaves: Sequence[tuple[str, Any]], units: Sequence[_Unit], axes: dict[str, Any]
+        self,
+        leaves: Sequence[tuple[str, Any]],
+        names: Sequence[str],
+        units: Sequence[_Unit],
+        axes: dict[str, Any],
     ) -> tuple[ProbedOutput, ...]:
         base = {unit.name: unit.size for unit in units}
         samples = [
@@ -493,9 +537,7 @@ class _Prober:
         except Exception:  # other values may be invalid
             other = list(leaves)
         outputs = []
-        for index, (path, leaf) in enumerate(leaves):
-            name = path.removeprefix(".").removeprefix("['").removesuffix("']")
-            name = name if name.isidentifier() else ""
+        for index, ((_, leaf), name) in enumerate(zip(leaves, names, strict=True)):
             shape: list[Dim] = []
             for dim, size in enumerate(leaf.shape):
                 values = [(sizes, shapes[index][dim]) for sizes, shapes in samples]
@@ -522,6 +564,54 @@ class _Prober:
             dtype = str(leaf.dtype).removeprefix("torch.")
             outputs.append(ProbedOutput(name=name, dtype=dtype, shape=tuple(shape)))
         return tuple(outputs)
+
+
+def _read_returned_names(model: Any) -> dict[str, str]:
+    """Return the variables that each `return` of `forward` names, by their paths: `[0]`, or "".
+
+    A parameter is no name of an output.
+    """
+    try:
+        text = textwrap.dedent(inspect.getsource(type(model).forward))
+        (function,) = ast.parse(text).body
+    except (OSError, TypeError, ValueError, SyntaxError, AttributeError):
+        return {}
+    if not isinstance(function, ast.FunctionDef):
+        return {}
+    tables = []
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        match pending.pop():
+            case ast.Return(value=ast.Tuple(elts=items) | ast.List(elts=items)):
+                pairs = [(f"[{index}]", item) for index, item in enumerate(items)]
+                tables.append({path: i.id for path, i in pairs if isinstance(i, ast.Name)})
+            case ast.Return(value=ast.Name(id=name)):
+                tables.append({"": name})
+            case ast.Return():
+                tables.append({})
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                pass
+            case node:
+                pending += ast.iter_child_nodes(node)
+    common = set.intersection(*(set(table.items()) for table in tables)) if tables else set()
+    return {path: name for path, name in common if name not in list_parameters(model)}
+
+
+def _name_output(path: str, labels: Mapping[str, str]) -> str:
+    """Return the name of an output from its path, such as `.logits` or `[1]['aux']`, or "".
+
+    Keys and fields are names; without them, the returned variable is.
+    """
+    steps = [next(filter(None, each)) for each in _PATH_STEP.findall(path)]
+    first = next((at for at, step in enumerate(steps) if not step.isdecimal()), None)
+    if first is not None:
+        words = steps[first:]
+    elif label := labels.get(path[: path.find("]") + 1]) or labels.get(""):
+        words = [label, *steps[0 if "" in labels else 1 :]]
+    else:
+        return ""
+    name = "_".join(words)
+    return name if name.isidentifier() else ""
 
 
 def _list_changes(units: Sequence[_Unit]) -> Iterator[tuple[tuple[_Unit, int], ...]]:

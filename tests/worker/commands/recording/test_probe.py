@@ -22,6 +22,9 @@ from exporter.manifest import StateNames
 from exporter.manifest.loader import load_layers
 
 MODELS = """
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
@@ -79,10 +82,77 @@ class Rows(nn.Module):
         return list(x)
 
 
+class Labelled(nn.Module):
+    def __init__(self, kind="tuple"):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x):
+        logits, hidden = x + 1, x * 2
+        def inner(): return hidden, logits
+        return logits, hidden, {"aux": x - 1}, [x, x + 2]
+
+
+class Early(nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 0:
+            return x, x
+        first = x + 1
+        return first, x
+
+
+class Single(nn.Module):
+    def forward(self, x):
+        scores = x + 1
+        return scores
+
+
+class Same(nn.Module):
+    def forward(self, x):
+        x = x + 1
+        return x
+
+
+class Point(NamedTuple):
+    place: torch.Tensor
+    size: torch.Tensor
+
+
+@dataclass
+class Boxes:
+    corner: torch.Tensor
+    label: torch.Tensor
+
+
+class Fields(nn.Module):
+    def forward(self, x):
+        result = Point(x + 1, x + 2)
+        return result
+
+
+class Data(nn.Module):
+    def forward(self, x):
+        return Boxes(x + 1, x + 2)
+
+
+class Attention(nn.Module):
+    def forward(self, new, past_key):
+        cache = torch.cat([past_key, new], 2)
+        return cache[:, :2, :, :4]
+
+
 class Broken(nn.Module):
     def forward(self, x):
         raise RuntimeError("needs a GPU")
 """
+
+
+#: The state of `Net`.
+WEIGHTS = {
+    f"{part}.{name}": torch.ones(shape)
+    for part in ("body", "head")
+    for name, shape in (("weight", (3, 3)), ("bias", (3,)))
+}
 
 
 def run(root: Path, source: str, inputs: str, **fields: Any) -> ProbeResult:
@@ -111,6 +181,54 @@ def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> No
     assert result.axes[str(total)] == {"sum": [new, past]}
     assert len({batch, new, past, total}) == 4
     assert result.outputs[0].shape[1] == total
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("Labelled", ["logits", "hidden", "aux", "", ""]),
+        ("Early", ["", ""]),  # one `return` names another variable, the other a parameter
+        ("Single", ["scores"]),
+        ("Same", [""]),  # an input has this name
+        ("Fields", ["place", "size"]),
+        ("Data", ["corner", "label"]),
+        ("Net", [""]),
+    ],
+)
+def test_outputs_have_the_names_of_the_source(
+    tmp_path: Path, source: str, names: list[str]
+) -> None:
+    result = run(tmp_path, source, '{ name = "x", shape = [2, 3] }')
+    assert [each.name for each in result.outputs] == names
+
+
+def test_the_axis_of_a_cache_is_no_height(tmp_path: Path) -> None:
+    inputs = '{ name = "new", shape = [1, 2, 1, 4] }, { name = "past_key", shape = [1, 2, 3, 4] }'
+    result = run(tmp_path, "Attention", inputs)
+    assert [shape[2] for shape in result.inputs] == ["length", "past"]
+    assert {"height", "width"}.isdisjoint(result.axes)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"model": {f"module.{key}": each for key, each in WEIGHTS.items()}, "step": 3}, ""),
+        ({**WEIGHTS, "body.bias": torch.zeros(9)}, "size mismatch for body.bias"),
+        ({"other": torch.zeros(2)}, "it has other, and the model body.weight, body.bias"),
+        ([1], "it has no tensors by name"),
+    ],
+)
+def test_weights_of_the_user_are_found_in_their_file(
+    tmp_path: Path, content: object, problem: str
+) -> None:
+    torch.save(content, tmp_path / "weights.pt")
+    path = str(tmp_path / "weights.pt")
+    result = run(tmp_path, "Net", '{ name = "x", shape = [2, 3] }', weights=path)
+    assert problem in result.problem
+    assert bool(problem) == bool(result.problem)
+    if not problem:
+        assert result.weights == path
+        assert result.weights_names == StateNames(key="model", strip="module.")
 
 
 def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
