@@ -95,6 +95,7 @@ SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[models.ID] and [defaults]", entry.ModelEntry),
     ("inputs", tables.InputTable),
     ("fill", tables.FillTable),
+    ("preprocess", tables.Preprocess),
     ("outputs", tables.OutputTable),
     ("compare", model.ComparatorTable),
     ("axes.NAME", tables.AxisTable),

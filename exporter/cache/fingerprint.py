@@ -32,6 +32,7 @@ from exporter.cache.states import (
 from exporter.manifest import (
     Condition,
     Device,
+    Input,
     ModelSpec,
     Output,
     Override,
@@ -98,8 +99,8 @@ def _dump_keys(spec: ModelSpec, effect: str) -> str:
 
     Without defaults: a new key in a later version changes only the entries that use it.
     """
-    keys, output_keys, override_keys = (
-        select_keys(table, affects=effect) for table in (ModelSpec, Output, Override)
+    keys, input_keys, output_keys, override_keys = (
+        select_keys(table, affects=effect) for table in (ModelSpec, Input, Output, Override)
     )
     overrides = tuple(
         each
@@ -109,6 +110,7 @@ def _dump_keys(spec: ModelSpec, effect: str) -> str:
     return spec.model_copy(update={"overrides": overrides}).model_dump_json(
         include={
             **dict.fromkeys(keys, True),
+            "inputs": {"__all__": {*input_keys}},
             "outputs": {"__all__": {*output_keys}},
             "overrides": {"__all__": {*override_keys, *Condition.model_fields}},
         },

@@ -10,12 +10,24 @@ from exporter.checks.sample_checks import (
     check_tables,
     check_values,
 )
-from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
+from exporter.checks.structure_checks import (
+    check_labels,
+    check_metadata,
+    check_opset,
+    check_signature,
+    check_wellformed,
+)
 from exporter.checks.validity_checks import check_determinism, check_placement, check_power
 from exporter.core.check_table import CHECKS
 
 #: Checks that read the file without running it.
-STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)
+STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (
+    check_opset,
+    check_wellformed,
+    check_signature,
+    check_metadata,
+    check_labels,
+)
 
 
 #: Checks that run the file in a session of its device.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
+import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
@@ -16,9 +18,10 @@ from exporter.checks.model_file import (
     find_misplaced_weights,
     read_model,
 )
-from exporter.checks.protocol import CheckedFile, StructureCheck
+from exporter.checks.protocol import CheckedFile, DamagedSample, StructureCheck
 from exporter.core.text import join_lines, join_names, truncate
 from exporter.manifest import Device, Dim, Input, ModelSpec, Output
+from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import find_first_release, find_limits, format_release
 from exporter.manifest.syntax.values import find_lowest_release, format_key
 from exporter.runtimes.graph_walk import (
@@ -375,6 +378,45 @@ def _compare_dimension(
         actual = f"has the name '{dim.dim_param}'" if dim.dim_param else "has no name"
         return f"axis '{declared}' of {subject} {actual}"
     return ""
+
+
+@partial(StructureCheck, "metadata", applies=lambda checked: bool(checked.spec.metadata))
+def check_metadata(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
+    """Search the texts of the key `metadata` in the file that ships, after all passes."""
+    for key, text in checked.spec.metadata.items():
+        values = {item.value for item in proto.metadata_props if item.key == key}
+        if not values:
+            yield f"the file has no metadata '{key}', declared '{text}'"
+        elif values != {text}:  # runtimes take one of several
+            actual = join_names(sorted(values))
+            yield f"the metadata '{key}' is {actual}, declared '{text}'"
+
+
+@partial(
+    StructureCheck,
+    "labels",
+    applies=lambda checked: any(map(_takes_labels_by_value, checked.spec.outputs)),
+)
+def check_labels(checked: CheckedFile, _: ModelProto) -> Iterator[str]:
+    """Compare the values of integer outputs with their labels.
+
+    The labels of a float output are as many as its last axis is long, by the rules of the manifest.
+    """
+    with suppress(DamagedSample):  # the comparison of the samples reports it
+        samples = [each for each in checked.reference.promised_samples if not each.error]
+        values = [checked.read(sample).outputs for sample in samples]
+        for index, output in enumerate(checked.spec.outputs):
+            if not _takes_labels_by_value(output):
+                continue
+            numbers = {int(each) for outputs in values for each in np.unique(outputs[index])}
+            missing = sorted(numbers - {*range(len(output.labels))})
+            if missing:
+                last = f"0 to {len(output.labels) - 1}"
+                yield f"output '{output.name}' has the value {missing[0]}, the labels are {last}"
+
+
+def _takes_labels_by_value(output: Output) -> bool:
+    return bool(output.labels) and output.dtype not in FLOATS
 
 
 def explain_missing_kernel(checked: CheckedFile, device: Device) -> str:

@@ -41,7 +41,9 @@ class CheckRow(NamedTuple):
 _COMPARISON = CheckRow(compares=True, is_short=True)
 #: The checks in the order of the report.
 CHECKS: Mapping[str, CheckRow] = {
-    **dict.fromkeys(("opset", "wellformed", "signature"), CheckRow("structure")),
+    **dict.fromkeys(
+        ("opset", "wellformed", "signature", "metadata", "labels"), CheckRow("structure")
+    ),
     LOAD_CHECK: CheckRow("load"),
     "placement": CheckRow(decides=True, is_short=True),
     DETERMINISM_CHECK: CheckRow(decides=True, code="E-random"),

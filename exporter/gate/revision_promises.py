@@ -126,6 +126,8 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
     for (key, subject), value in before.items():
         name = f"{key} {subject}".strip()
         other = after.get((key, subject))
+        if (key, subject) not in after and value in (None, "", ()):
+            continue  # of an input or output that is no longer there, and it promised nothing
         is_as_strict = _DIRECTIONS.get(key)
         if (key, subject) in after and (
             _are_same(value, other) or (is_as_strict and is_as_strict(value, other))
@@ -193,7 +195,7 @@ def _is_output_as_strict(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> bool:
 _DIRECTIONS: Mapping[str, Callable[[Any, Any], object]] = {
     **{
         name: key.is_as_strict
-        for table in (ModelSpec, Output)
+        for table in (ModelSpec, Input, Output)
         for name, key in read_keys(table).items()
         if key.is_as_strict
     },

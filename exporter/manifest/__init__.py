@@ -15,6 +15,7 @@ from exporter.manifest.resolved.call import (
     Fill,
     Input,
     InputsFrom,
+    Preprocess,
 )
 from exporter.manifest.resolved.keys import Caller, CustomOp, Metric, Rollout, Style
 from exporter.manifest.resolved.model import (
@@ -78,6 +79,7 @@ __all__ = [
     "Output",
     "Override",
     "ParameterNames",
+    "Preprocess",
     "Project",
     "Rollout",
     "RuntimeEnvironment",

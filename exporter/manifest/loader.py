@@ -17,6 +17,7 @@ from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.resolved.model import Comparator, Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Manifest, Project
 from exporter.manifest.rules import (
+    descriptions,
     fills,
     finished_sources,
     generate,
@@ -72,6 +73,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "overrides": option_rules.resolve_overrides,
     "depends": sources.resolve_depends,
     "callers": sources.resolve_callers,
+    "metadata": descriptions.resolve_metadata,
     "tolerance": lambda entry: resolve_tolerance(entry, ("tolerance",), entry.settings.tolerance),
     "containers": resolve_containers,
     "inputs_from": lambda entry: fills.resolve_inputs_from(
@@ -134,6 +136,21 @@ def _resolve_signature(entry: EffectiveSettings) -> dict[str, Any]:
     comparators: Sequence[Comparator | None] = [None] * len(settings.outputs)
     if any(table.compare is not None or table.masked_by for table in settings.outputs):
         comparators = resolve_comparators(entry, shapes)
+    preprocess = [
+        descriptions.resolve_preprocess(entry, index, shapes["inputs", index].dims)
+        for index in range(len(settings.inputs))
+        if ("inputs", index) in shapes
+    ]
+    labels = [
+        descriptions.resolve_labels(
+            entry,
+            index,
+            shapes["outputs", index].dims,
+            signature.resolve_dtype(settings, table),
+        )
+        for index, table in enumerate(settings.outputs)
+        if ("outputs", index) in shapes
+    ]
     axes = resolve_axes(entry, tuple(shapes.values()))
     has_cases = entry.has_valid("cases") and settings.cases
     cases = resolve_cases(entry, axes) if has_cases else ()
@@ -146,6 +163,7 @@ def _resolve_signature(entry: EffectiveSettings) -> dict[str, Any]:
             dtype=signature.resolve_dtype(settings, table),
             at=call_paths[index],
             fill=values[index],
+            preprocess=preprocess[index],
         )
         for index, table in enumerate(settings.inputs)
     )
@@ -157,6 +175,7 @@ def _resolve_signature(entry: EffectiveSettings) -> dict[str, Any]:
             tolerance=tolerances[index],
             compare=comparators[index],
             masked_by=table.masked_by or "",
+            labels=labels[index],
         )
         for index, table in enumerate(settings.outputs)
     )

@@ -47,6 +47,7 @@ ALLOWED = {
     "worker/model/mapped_weights.py": "the system",
     "worker/export/write_onnx.py": "a new file",
     "worker/callers/samples.py": "a new file of the job",
+    "worker/callers/preprocessing.py": "a picture, which the caller may read",
     "worker/callers/results.py": "new files of the job",
     "worker/diagnosis/remedies.py": "samples of this job",
     "worker/diagnosis/fault_analysis.py": "sessions of a runtime",

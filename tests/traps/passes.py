@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from exporter.manifest import Comparator, FilePass
 from exporter.records.record import Stage
 from tests.traps.trap import (
@@ -49,6 +51,11 @@ def _pass(
     return Trap(name, story, spec, verdict)
 
 
+def _with_metadata(trap: Trap) -> Trap:
+    """Return a trap whose file promises a text for programs."""
+    return replace(trap, spec=trap.spec.model_copy(update={"metadata": {"rate": "16000"}}))
+
+
 _BROKEN = "pass 2 of 3 (tests/traps/models/passes.py:{}) breaks the file"
 
 PASSES = (
@@ -81,6 +88,15 @@ PASSES = (
         "the output has another name",
         ("same", "rename_output", "same"),
         structure("signature", _BROKEN.format("rename_output")),
+    ),
+    _with_metadata(_pass("pass: metadata kept", "an edit of the graph", ("rename_nodes",))),
+    _with_metadata(
+        _pass(
+            "pass: metadata lost",
+            "a pass makes a new model of the graph",
+            ("same", "lose_metadata", "same"),
+            structure("metadata", _BROKEN.format("lose_metadata")),
+        )
     ),
     _pass(
         "pass: another opset",

@@ -6,12 +6,20 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from typing_extensions import TypeAliasType
 
 from exporter.core.frozen_model import FrozenModel, Items, Plain
-from exporter.manifest.syntax.fields import CallPath, Line
-from exporter.manifest.syntax.table import FUNCTION
+from exporter.manifest.syntax.fields import (
+    AxisSize,
+    CallPath,
+    Factor,
+    Line,
+    Pair,
+    Real,
+    require_match,
+)
+from exporter.manifest.syntax.table import FUNCTION, Key, Table
 
 
 class SizeRule(FrozenModel):
@@ -221,6 +229,64 @@ class TensorSpec(FrozenModel):
         return (*self.shape, 2) if self.is_complex else self.shape
 
 
+class Preprocess(Table):
+    """The way from a raw sample, such as a picture, to the values of an input.
+
+    Set `function`, or the other keys. With `callers`, it is compared with what PyTorch's program
+    feeds to the model for real samples; a picture needs `layout`, `colour` and `range` for that.
+    """
+
+    function: Annotated[Line | None, FUNCTION] = None
+    """`"prepare.py:load"`: called with a raw sample, it returns the array of the input. It needs no
+    PyTorch."""
+    layout: Annotated[
+        str, require_match("(?!.*(.).*\\1)[A-Z]{1,8}", 'different letters, such as "NCHW"')
+    ] = ""
+    """`"NCHW"`: a letter for each dimension, with C for channels, H for the height, W for the
+    width."""
+    colour: Literal["RGB", "BGR", "L"] | None = None
+    """The order of the channels; `"L"` is gray."""
+    range: Pair | None = None
+    """`[0, 1]`: the values of black and white, or the lowest and the highest value, before `mean`
+    and `std`."""
+    mean: Items[Real] = ()
+    """Is subtracted from the values in `range`: one number, or one for each channel."""
+    std: Items[Factor] = ()
+    """Divides them afterwards: one number, or one for each channel."""
+    size: Annotated[Items[AxisSize], Field(min_length=2, max_length=2)] | None = None
+    """`[224, 224]`: the height and the width to which a picture is scaled. Without it: those of
+    `shape`."""
+    resize: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    """The filter of Pillow that scales it."""
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Preprocess:
+        others = self.model_fields_set - {"function"}
+        if self.function and others:
+            names = ", ".join(f"`{each}`" for each in sorted(others))
+            raise ValueError(f"`function` does all; remove {names}")
+        if not self.function and not others:
+            raise ValueError("is empty; add `layout`, `colour` and `range`, or `function`")
+        if (self.mean or self.std) and self.range is None:
+            raise ValueError("`mean` and `std` are for the values of `range`; add it")
+        if self.range is not None and self.range[0] >= self.range[1]:
+            raise ValueError("the first number of `range` must be below the second")
+        if self.colour in ("RGB", "BGR") and "C" not in self.layout:
+            raise ValueError('`colour` needs the place of the channels; add `layout = "NCHW"`')
+        if self.size and not {"H", "W"} <= {*self.layout}:
+            raise ValueError('`size` needs H and W; add `layout = "NCHW"`')
+        return self
+
+
+def is_kept(old: object, new: object) -> bool:
+    """Return whether a description is equal, or a new one."""
+    return not old or old == new
+
+
+#: The sentence about an input or an output.
+MEANING = Key(affects="nothing", is_as_strict=is_kept)
+
+
 class Input(TensorSpec):
     """One input of the graph, in the order of the exported file."""
 
@@ -230,6 +296,8 @@ class Input(TensorSpec):
     fill: Fill = Fill(kind="normal")
     scalar: bool = False
     optional: bool = False
+    meaning: Annotated[str, MEANING] = ""
+    preprocess: Annotated[Preprocess | None, Key(affects="check", is_as_strict=is_kept)] = None
 
 
 class Constant(FrozenModel):

@@ -172,6 +172,10 @@ def _has_callers(old: tuple[Caller, ...], new: tuple[Caller, ...]) -> bool:
     return all(any(each.implies(caller) for each in new) for caller in old)
 
 
+def _has_items(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    return old.items() <= new.items()
+
+
 DECODER: Final = "decoder"
 ENCODER: Final = "encoder"
 
@@ -220,6 +224,11 @@ class Keys(Table):
     """The version of a published file: `"3"`, or `"1.2.0"` for semantic versions."""
     tags: Annotated[Items[fields.Line], DESCRIPTION] = ()
     """Labels for `--tag`."""
+    metadata: Annotated[dict[fields.Line, fields.Line], Key(is_as_strict=_has_items)] = Field(
+        default_factory=dict
+    )
+    """`{ sample_rate = "16000" }`: texts for the programs that load the file. They are written to
+    its `metadata_props`, and a file without one of them is red, also if a pass removes it."""
     source: Annotated[fields.Line, DEFINITION] = Field(default="")
     """`"file.py:attribute"` or `"package.module:attribute"`: a class, a function that returns a
     module, or a module, also a compiled one or an `ExportedProgram`. Or a file: `"net.pt2"`

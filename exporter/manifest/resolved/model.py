@@ -17,6 +17,7 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.resolved.call import (
+    MEANING,
     Axis,
     Case,
     Constant,
@@ -241,6 +242,11 @@ class Output(TensorSpec):
     """None: the tolerance decides."""
     masked_by: Annotated[str, Key(is_as_strict=lambda _, new: new == "")] = ""
     """The input that is 1 at the positions to compare; empty if all are compared."""
+    meaning: Annotated[str, MEANING] = ""
+    labels: Annotated[
+        Items[str], Key(affects="check", is_as_strict=lambda a, b: not a or a == b)
+    ] = ()
+    """The names along the last axis of floats, or of the values of integers."""
 
 
 class ParameterNames(FrozenModel):

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from exporter.core.frozen_model import Items
-from exporter.manifest.resolved.call import Container
+from exporter.manifest.resolved.call import Container, Preprocess
 from exporter.manifest.resolved.model import (
     NUMBER_PLACEHOLDER,
     Bound,
@@ -118,6 +118,12 @@ class InputTable(RepeatedTable):
     function."""
     scalar: bool = False
     """The model takes a Python number instead of a tensor; the file has a tensor of shape `[]`."""
+    meaning: fields.Line = ""
+    """A sentence for the person who runs the file: `"the picture, upright"`."""
+    preprocess: Preprocess | None = None
+    """`{ layout = "NCHW", colour = "RGB", range = [0, 1], mean = [0.5], std = [0.5] }`, or `{
+    function = "prepare.py:load" }`: how a raw sample becomes the input, for the card of a published
+    file."""
     optional: bool = False
     """A case may omit the input by `values.NAME = "none"`: the model gets `None`, and the file no
     value. Only `capture = "script"` creates such inputs, from opset 15; otherwise the file has the
@@ -137,6 +143,13 @@ CompareField = Annotated[
 ]
 
 
+LabelsField = Annotated[
+    Annotated[fields.Line, Tag("<text>")]
+    | Annotated[Annotated[Items[fields.Line], Field(min_length=1)], Tag("<list>")],
+    fields.discriminate_form("expected a list of labels or a file"),
+]
+
+
 class OutputTable(RepeatedTable):
     """One output of the graph, in order."""
 
@@ -153,6 +166,12 @@ class OutputTable(RepeatedTable):
     """`sequence` is a list of tensors with this `shape` and `dtype`; an axis that no tensor has may
     differ between them. It needs `capture = "script"` and opset 11, because a trace and dynamo
     return each item separately."""
+    meaning: fields.Line = ""
+    """A sentence for the person who runs the file: `"logits; softmax gives probabilities"`."""
+    labels: LabelsField = ()
+    """`["cat", "dog"]`, or `"labels.txt"` with one on each line: the names of the classes. A float
+    output has one for each element of its last axis; each value of an integer output is the
+    position of one, from 0."""
     tolerance: ToleranceTable | None = None
     """A tolerance for this output only."""
     compare: CompareField | None = None

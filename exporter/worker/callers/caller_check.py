@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,14 @@ from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import CheckResult, Status
 from exporter.worker.callers.caller_process import CallerReport, SampleRun
 from exporter.worker.callers.mistakes import Call, explain_difference
+from exporter.worker.callers.preprocessing import PREPARED, PROVED, judge_preprocessing
 from exporter.worker.callers.reference import SAMPLES, locate_references
 from exporter.worker.callers.results import Array, Values, name_value, read_values
 from exporter.worker.job_output import JobOutput
 from exporter.worker.process.failure import format_message
 
+#: Before the name of an input in the figures of a record, and before a reason.
+PREPROCESS, UNPROVED = "preprocess of ", "declared, not proved: "
 _FUNCTION = "exporter.worker.callers.caller_process:run_caller"
 #: The share of the time of a model's job that one process of a caller may use.
 _SHARE = 0.25
@@ -47,14 +51,22 @@ def check_callers(output: JobOutput, spec: ModelSpec, opset: int) -> tuple[Check
         _check_caller(output, spec, number, opset, caller)
         for number, caller in enumerate(spec.callers)
     ]
-    red = [(status, text) for status, text in results if status is not Status.PASS]
+    proved = {name for _, _, each in results for name, text in each.items() if text == PROVED}
+    outcomes = {name: text for _, _, each in results for name, text in each.items()}
+    red = [(status, text) for status, text, _ in results if status is not Status.PASS]
     first = next((status for status, _ in red if status is not Status.INCONCLUSIVE), None)
     return (
         CheckResult(
             check=CALLER_CHECK,
             status=first or (red[0][0] if red else Status.PASS),
             message="; ".join(text for _, text in red),
-            metrics={"callers": len(results)},
+            metrics={
+                "callers": len(results),
+                **{
+                    f"{PREPROCESS}{name}": PROVED if name in proved else f"{UNPROVED}{text}"
+                    for name, text in outcomes.items()
+                },
+            },
             seconds=round(time.perf_counter() - start, 3),
         ),
     )
@@ -62,8 +74,9 @@ def check_callers(output: JobOutput, spec: ModelSpec, opset: int) -> tuple[Check
 
 def _check_caller(
     output: JobOutput, spec: ModelSpec, number: int, opset: int, caller: Caller
-) -> tuple[Status, str]:
-    """Return the verdict on a caller and the reason, "" if it passes."""
+) -> tuple[Status, str, Mapping[str, str]]:
+    """Return the verdict on a caller, the reason, "" if it passes, and what it says of inputs."""
+    outcomes: Mapping[str, str] = {}
     file = output.folder.model(opset).resolve()
     folder = output.folder.temporary.resolve() / "callers" / f"{number}-{opset}"
     try:
@@ -72,21 +85,36 @@ def _check_caller(
         if problem:
             is_training = "No module named 'torch" in problem
             advice = "; a caller runs where PyTorch is not installed" if is_training else ""
-            return Status.FAIL, f"{caller.name}: {problem}{advice}"
+            return Status.FAIL, f"{caller.name}: {problem}{advice}", outcomes
         references = locate_references(output.folder, number)
         problem = _compare_results(caller, report.runs, references, folder)
         if problem:
-            return Status.FAIL, f"{caller.name}: {problem}"
+            return Status.FAIL, f"{caller.name}: {problem}", outcomes
+        problem, outcomes = judge_preprocessing(
+            spec, _read_inputs(folder, references, len(report.runs)), report.unprepared
+        )
+        if problem:
+            return Status.FAIL, f"{caller.reference}: {problem}", outcomes
         if problem := _find_fixed_result(output, spec, number, folder):
-            return Status.FAIL, f"{caller.name}: {problem}"
+            return Status.FAIL, f"{caller.name}: {problem}", outcomes
         if _has_one_result(references, len(report.runs)):
             problem = "PyTorch has one result for all samples, so a caller that ignores them passes"
-            return Status.INCONCLUSIVE, f"{caller.name}: {problem}; name other samples"
+            text = f"{caller.name}: {problem}; name other samples"
+            return Status.INCONCLUSIVE, text, outcomes
     except ChildFailure as failure:
-        return Status.ERROR, format_message(f"{caller.name}: its process {failure}")
+        return Status.ERROR, format_message(f"{caller.name}: its process {failure}"), outcomes
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return Status.PASS, ""
+    return Status.PASS, "", outcomes
+
+
+def _read_inputs(folder: Path, references: Path, count: int) -> list[tuple[Values, Values]]:
+    """Return the prepared inputs of each sample, and those of the first call of the model."""
+    names = [f"{index}.npz" for index in range(count)]
+    return [
+        (read_values(folder / PREPARED / name)[0], read_values(references / name)[1])
+        for name in names
+    ]
 
 
 def _run(

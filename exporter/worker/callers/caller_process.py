@@ -25,6 +25,7 @@ import numpy as np
 from exporter.core.files import hash_file
 from exporter.core.import_object import load_attribute
 from exporter.manifest import Caller, ModelSpec
+from exporter.worker.callers.preprocessing import PREPARED, prepare_inputs
 from exporter.worker.callers.results import Values, list_values, write_values
 from exporter.worker.callers.samples import read_samples
 from exporter.worker.process.failure import format_message
@@ -56,6 +57,8 @@ class CallerReport:
 
     call: CallReport
     runs: tuple[SampleRun, ...]
+    unprepared: dict[str, str] = field(default_factory=dict)
+    """The reasons why `preprocess` of an input gives no array, by input."""
 
 
 @dataclass(slots=True)
@@ -84,12 +87,13 @@ def run_caller(
 
     `samples`: The file with the samples.
     `results`: The folder of a file for each sample: the result, then fed arrays and outputs of each
-    run of a session in turn.
+    run of a session in turn; and of a file with the inputs that `preprocess` declares.
     `is_short`: Run only the first sample.
     """
     caller = spec.callers[number]
     folder = (root / spec.manifest).parent
     runs: list[SampleRun] = []
+    unprepared: dict[str, str] = {}
 
     def call() -> None:
         _hide_training_packages()
@@ -104,7 +108,13 @@ def run_caller(
             write_values(results / f"{index}.npz", tables)
             first.append(values)
             runs.append(run)
-        if is_short or any(run.problem for run in runs):
+        if is_short:
+            return
+        for index, (_, sample) in enumerate(items):
+            prepared, reasons = prepare_inputs(spec, folder, sample)
+            unprepared.update(reasons)
+            write_values(results / PREPARED / f"{index}.npz", [prepared])
+        if any(run.problem for run in runs):
             return
         # The samples in another order: the result for one must not depend on the others.
         for index, (name, sample) in reversed([*enumerate(items)]):
@@ -117,7 +127,8 @@ def run_caller(
                 differs=problem,
             )
 
-    return CallerReport(call=observe_call(root, call), runs=tuple(runs))
+    report = observe_call(root, call)
+    return CallerReport(call=report, runs=tuple(runs), unprepared=unprepared)
 
 
 def _run_sample(

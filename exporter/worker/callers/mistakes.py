@@ -84,9 +84,8 @@ def explain_input(value: Array, reference: Array) -> str:
     """Return how an array that a caller feeds differs from PyTorch's."""
     if value.dtype.kind in "US" or reference.dtype.kind in "US":
         return "text"
-    for find in (_find_order_or_scale, _find_rounding, _find_padding, _find_missing_part):
-        if reason := find(value, reference):
-            return reason
+    if reason := find_mistake(value, reference):
+        return reason
     if value.shape == reference.shape and _are_equal(value, reference):
         return f"its dtype is {value.dtype}, and not {reference.dtype}"
     if value.ndim == reference.ndim >= 3 and value.shape == reference.shape:
@@ -97,6 +96,12 @@ def explain_input(value: Array, reference: Array) -> str:
         return f"its shape is {list(value.shape)}, and not {list(reference.shape)}"
     error = np.abs(_widen(value) - _widen(reference)).max()
     return f"by up to {error:.3g}, for no known reason"
+
+
+def find_mistake(value: Array, reference: Array) -> str:
+    """Return the known mistake that makes an array differ from PyTorch's, or ""."""
+    finders = (_find_order_or_scale, _find_rounding, _find_padding, _find_missing_part)
+    return next(filter(None, (find(value, reference) for find in finders)), "")
 
 
 def _find_order_or_scale(value: Array, reference: Array) -> str:

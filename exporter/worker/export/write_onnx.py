@@ -93,6 +93,7 @@ def write_artifact(
         for key in [key for key in item.metadata_props if key.startswith("pkg.")]:
             del item.metadata_props[key]
         item.doc_string = None
+    ir_model.metadata_props.update(spec.metadata)
     for key, value in sorted(provenance.items()):
         ir_model.metadata_props[f"exporter.{key}"] = value
     if spec.ir_version is not None:

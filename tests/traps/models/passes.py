@@ -47,6 +47,14 @@ def move_weights(source: Path, target: Path) -> None:
     onnx.save(model, target, save_as_external_data=True, location="own.bin", size_threshold=64)
 
 
+def lose_metadata(source: Path, target: Path) -> None:
+    """Make a new model of the graph, as many tools do."""
+    model = onnx.load(source)
+    made = helper.make_model(model.graph, opset_imports=model.opset_import)
+    made.ir_version = model.ir_version
+    onnx.save(made, target)
+
+
 def lose_weights(source: Path, target: Path) -> None:
     move_weights(source, target)
     (target.parent / "own.bin").unlink()

@@ -40,6 +40,7 @@ from exporter.manifest import (
     Output,
     Override,
     ParameterNames,
+    Preprocess,
     Project,
     Rollout,
     Skip,
@@ -84,6 +85,9 @@ def make_input(name: str, **fill: Any) -> Input:
 
 
 IMAGE, MASK = make_input("image"), make_input("mask")
+COLOURED, GRAY = (Preprocess(layout="NC", range=(0, high)) for high in (1, 255))
+PREPARED = IMAGE.model_copy(update={"preprocess": COLOURED, "meaning": "a picture"})
+LABELLED = PLAIN.model_copy(update={"labels": ("a", "b"), "meaning": "logits"})
 TALL, WIDE = (IMAGE.model_copy(update={"shape": ("batch", size)}) for size in (4, 6))
 TALL_AND_WIDE = (TALL, WIDE.model_copy(update={"name": "wide"}))
 NAMED = tuple(each.model_copy(update={"shape": ("batch", "width")}) for each in TALL_AND_WIDE)
@@ -126,6 +130,12 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"callers": (CALLER,)}, {"callers": (CALLER.model_copy(update={"rtol": 0.1}),)}),
     ({"callers": (CALLER,)}, {"callers": (CALLER.model_copy(update={"samples": "a.png"}),)}),
     ({"metric": METRIC}, {"metric": METRIC.model_copy(update={"least": 0.8})}),
+    ({"metadata": {"rate": "1"}}, {}),
+    ({"metadata": {"rate": "1"}}, {"metadata": {"rate": "2", "unit": "Hz"}}),
+    ({"inputs": (PREPARED,)}, {"inputs": (IMAGE,)}),
+    ({"inputs": (PREPARED,)}, {"inputs": (PREPARED.model_copy(update={"preprocess": GRAY}),)}),
+    ({"outputs": (LABELLED,)}, {"outputs": (PLAIN,)}),
+    ({"outputs": (LABELLED,)}, {"outputs": (PLAIN.model_copy(update={"labels": ("b", "a")}),)}),
     ({}, {"expect": (FORESEEN,)}),
     ({"expect": (FOR_OLD,)}, {"expect": (FORESEEN,)}),
     ({"expect": (FOR_OLD,)}, {"expect": (FOR_OLD.model_copy(update={"torch": "<2.15"}),)}),
@@ -249,6 +259,9 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"rollout": LOOP}),
     ({}, {"metric": METRIC}),
     ({}, {"callers": (CALLER,)}),
+    ({"metadata": {"rate": "1"}}, {"metadata": {"rate": "1", "unit": "Hz"}}),
+    ({"inputs": (IMAGE,)}, {"inputs": (PREPARED,)}),
+    ({"outputs": (PLAIN,)}, {"outputs": (LABELLED,)}),
     ({"callers": (CALLER,)}, {"callers": (CALLER.model_copy(update={"rtol": 1e-4}), CALLER)}),
     ({"metric": METRIC}, {"metric": METRIC.model_copy(update={"least": 0.95})}),
     ({"tokens": 0.9}, {"tokens": 0.95}),

@@ -17,6 +17,8 @@ from onnx.reference.op_run import OpRun
 from exporter.checks.model_file import UnreadableModel, find_misplaced_weights, measure_artifact
 from exporter.checks.protocol import StructureCheck
 from exporter.checks.structure_checks import (
+    check_labels,
+    check_metadata,
     check_opset,
     check_signature,
     explain_missing_kernel,
@@ -28,7 +30,7 @@ from exporter.manifest import CustomOp, Device
 from exporter.records.record import Status
 from exporter.runtimes import Kernels
 from exporter.worker.verify import run_checks
-from tests.unit.checks.contexts import DOUBLE, contract, make_reference, make_subject
+from tests.unit.checks.contexts import DOUBLE, Y, contract, make_reference, make_subject, write
 
 WITH_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
 g (float[batch, 3] x) => (float[batch, 3] y) { y = own.twice(x) }
@@ -486,3 +488,45 @@ def test_a_check_without_its_promise_has_no_result(
     monkeypatch.setattr(run_checks, "STRUCTURE_CHECKS", (check,))
     results = run_checks.run_structure_checks(make_subject(tmp_path))
     assert [(each.check, each.status) for each in results] == [("size", Status.FAIL)] * count
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["16000"], ""),
+        ([], "the file has no metadata 'rate', declared '16000'"),
+        (["8000"], "the metadata 'rate' is 8000, declared '16000'"),
+        (["16000", "8000"], "the metadata 'rate' is 16000, 8000, declared '16000'"),
+    ],
+)
+def test_the_file_has_the_declared_metadata(
+    values: list[str], message: str, tmp_path: Path
+) -> None:
+    model = parser.parse_model(DOUBLE)
+    for value in values:
+        model.metadata_props.add(key="rate", value=value)
+    subject = make_subject(tmp_path, model, spec=contract(metadata={"rate": "16000"}))
+    assert check_metadata.applies(subject)
+    assert check_metadata(subject).message == message
+    assert not check_metadata.applies(make_subject(tmp_path, model))
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([0, 1, 1], ""),
+        ([0, 2, 1], "output 'y' has the value 2, the labels are 0 to 1"),
+        ([-1, 0, 1], "output 'y' has the value -1, the labels are 0 to 1"),
+    ],
+)
+def test_each_value_of_integers_has_a_label(
+    classes: list[int], message: str, tmp_path: Path
+) -> None:
+    array = np.array([classes])
+    sample = write(tmp_path, 0, [np.zeros((1, 3), np.float32)], [array])
+    output = Y.model_copy(update={"dtype": "int64", "labels": ("cat", "dog")})
+    spec = contract(outputs=(output,))
+    subject = make_subject(tmp_path, spec=spec, reference=make_reference(sample))
+    assert check_labels.applies(subject)
+    assert check_labels(subject).message == message
+    assert not check_labels.applies(make_subject(tmp_path))

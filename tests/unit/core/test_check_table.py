@@ -64,6 +64,8 @@ FAILURES: list[tuple[str, dict[str, Any]]] = [
     ("E-signature", {"check": "signature", "message": "inputs differ: the file has none"}),
     ("E-opset", {"check": "opset"}),
     ("E-wellformed", {"check": "wellformed"}),
+    ("E-metadata", {"check": "metadata"}),
+    ("E-labels", {"check": "labels"}),
     ("E-load", {"stage": Stage.LOAD}),
     ("E-random", {"status": "inconclusive", "check": "determinism"}),
     (

@@ -41,6 +41,7 @@ ENTRY_PART = {
     "{ name = 'present.0.key', shape = ['b', 4] }, { name = 'present.0.value', shape = ['b', 4] }]",
     "rollout": "{ steps = 4, feeds = { y = 'x' } }",
     "callers": "[{ call = 'net.py:Net', reference = 'net.py:Net', samples = '*.py' }]",
+    "metadata": '{ rate = "16000" }',
     "ir_version": "8",
     "inputs": '[{ name = "z", shape = ["batch", 3] }]',
     "outputs": '[{ name = "z", shape = ["batch", 3] }]',

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from exporter.manifest import Axis, Caller
+from exporter.manifest import Axis, Caller, ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from tests.traps.prove import export, run_in_fork
 from tests.worker.contracts import ROOT, make_contract, make_fill
@@ -73,7 +74,16 @@ def make_caller(program: str, net: str, **changes: object) -> Caller:
     return Caller.model_validate(values | changes)
 
 
-def prove(net: str, folder: Path, *callers: Caller) -> Record:
+def keep(spec: ModelSpec) -> ModelSpec:
+    return spec
+
+
+def prove(
+    net: str,
+    folder: Path,
+    *callers: Caller,
+    change: Callable[[ModelSpec], ModelSpec] = keep,
+) -> Record:
     def run() -> Record:
         spec = make_contract(
             net,
@@ -88,7 +98,7 @@ def prove(net: str, folder: Path, *callers: Caller) -> Record:
         )
         axes = tuple(_AXES.get(axis.name, axis) for axis in spec.axes)
         spec = spec.model_copy(update={"inputs": inputs, "axes": axes})
-        (record,) = export(spec, folder / "job", root=ROOT)
+        (record,) = export(change(spec), folder / "job", root=ROOT)
         return record
 
     return run_in_fork(run)
