@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.cache.states import read_tool_versions
-from exporter.core.errors import Location
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_nearest
 from exporter.core.git import diff_files, find_last_change
 from exporter.gate import baseline_comparison
 from exporter.gate.accepted_contract import describe_states
@@ -22,7 +22,7 @@ from exporter.gate.finding import (
     find_cause,
     read_change,
 )
-from exporter.manifest import Manifest
+from exporter.manifest import Manifest, find_renames
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
@@ -32,6 +32,7 @@ from exporter.records.baseline import (
     Baseline,
     extract_outcomes,
     read_baseline,
+    rename_models,
     write_baseline,
 )
 from exporter.records.record import CellId, RunRecord, read_run
@@ -74,13 +75,38 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
     # Cells that left the manifests also leave the baseline.
     records = tuple(record for record in run.records if record.cell in planned)
     path = ReportPaths(manifest.project).baseline
+    before = read_baseline(path) if path.exists() else Baseline()
+    require_former_ids(manifest, before.models.keys())
     return Acceptance(
         manifest=manifest,
         current=current,
         run=run.model_copy(update={"records": records}),
         planned=planned,
-        before=read_baseline(path) if path.exists() else Baseline(),
+        before=rename_models(before, find_renames(manifest, before.models.keys())),
     )
+
+
+def require_former_ids(manifest: Manifest, known: Collection[str]) -> None:
+    """Raise an error if a new model was one that no accepted state has.
+
+    `known`: The IDs of the accepted states.
+
+    Raises:
+        ExporterError: MANIFEST, with file and line.
+    """
+    problems = []
+    for spec in manifest.models:
+        if spec.was and spec.id not in known and not any(each in known for each in spec.was):
+            names = ", ".join(f"'{each}'" for each in spec.was)
+            hint = suggest_nearest(spec.was[0], sorted(known - manifest.by_id.keys()))
+            message = f"models.{spec.id}.was: the baseline has no model {names}{hint or _NEW_MODEL}"
+            location = Location(file=spec.manifest, line=spec.line)
+            problems.append(Problem(message=message, location=location))
+    if problems:
+        raise ExporterError(ExitCode.MANIFEST, problems)
+
+
+_NEW_MODEL = "; remove `was` if the model is a new one"
 
 
 def accept(
@@ -187,6 +213,8 @@ def gate(
     if against is None:
         policy = manifest
         baseline = read_baseline(path)
+        require_former_ids(manifest, baseline.models.keys())
+        baseline = rename_models(baseline, find_renames(manifest, baseline.models.keys()))
         revision = ""
         stale = ""
         reviewers: Mapping[str, str] = {}
@@ -199,6 +227,8 @@ def gate(
 
         compared = compare(manifest, run, planned, environment, against, reviews)
         policy, baseline = compared.state.manifest, compared.state.baseline
+        present = read_baseline(path) if path.exists() else Baseline()
+        require_former_ids(manifest, baseline.models.keys() | present.models.keys())
         findings, accepted = compared.findings, compared.accepted
         reviewers = compared.reviewers
         revision = f"{compared.name} of {compared.commit.day}"

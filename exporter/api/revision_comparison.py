@@ -24,7 +24,14 @@ from exporter.gate.approvals import (
 from exporter.gate.baseline_comparison import compare_results, list_accepted, strip_figures
 from exporter.gate.finding import ACCEPTED_HERE, GateFinding
 from exporter.gate.revision_promises import ContractHashes, find_contract_changes
-from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
+from exporter.manifest import (
+    FindingKind,
+    Manifest,
+    ModelSpec,
+    find_renames,
+    load_project,
+    load_settings,
+)
 from exporter.manifest.loader import list_manifests
 from exporter.manifest.resolved.policy import ACTIONS
 from exporter.manifest.rules.python_code import hash_code
@@ -37,6 +44,7 @@ from exporter.records.baseline import (
     CellOutcome,
     extract_outcome,
     read_baseline,
+    rename_models,
 )
 from exporter.records.record import CellId, Record, RunRecord
 from exporter.report.reports_folder import ReportPaths
@@ -92,10 +100,13 @@ def compare(
     root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
     with check_out(root, against, environment) as checkout:
         state = _read_state(checkout, root)
+    state = _rename_models(state, manifest)
     git = Git(root, environment, "--against")
     folder = git.run("rev-parse", "--show-prefix") + f"{state.manifest.project.reports}/{FOLDER}"
     reviewers = _read_reviewers(git, against, reviews)
     present = read_baseline(path) if path.exists() else Baseline()
+    present = rename_models(present, find_renames(manifest, present.models.keys()))
+    former_ids = state.manifest.project.gate.former_ids
     branch = ProjectState(
         manifest=manifest,
         baseline=present,
@@ -107,11 +118,15 @@ def compare(
         name=checkout.name,
         commit=checkout.commit,
         findings=compare_with_revision(
-            state, branch, run, promised, Approvals(reviewers=reviewers, folder=folder)
+            state,
+            branch,
+            run,
+            promised,
+            Approvals(reviewers=reviewers, folder=folder, former_ids=former_ids),
         ),
         accepted=list_accepted(state.baseline, present),
         reviewers={
-            model_id: reviewers.describe(f"{folder}/{model_id}.json")
+            model_id: reviewers.describe(f"{folder}/{former_ids.get(model_id, model_id)}.json")
             for model_id in state.baseline.models.keys() | manifest.by_id.keys()
         },
     )
@@ -136,10 +151,13 @@ class Approvals:
     reviewers: Reviewers = field(default_factory=Reviewers)
     folder: str = f"reports/{FOLDER}"
     """From the top of the repository."""
+    former_ids: Mapping[str, str] = field(default_factory=dict)
+    """Of renamed models, by ID: the owners of both files count."""
 
     def find(self, cells: Collection[CellId]) -> str:
         models = dict.fromkeys(cell.model for cell in cells)
-        return self.reviewers.find_approver([f"{self.folder}/{model}.json" for model in models])
+        files = {**models, **dict.fromkeys(self.former_ids.get(each, each) for each in models)}
+        return self.reviewers.find_approver([f"{self.folder}/{model}.json" for model in files])
 
 
 def compare_with_revision(
@@ -314,6 +332,32 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
         message = f"{checkout.name}: has no {name}; accept its results first"
         raise ExporterError(ExitCode.RED, message)
     return ProjectState(manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root))
+
+
+def _rename_models(state: ProjectState, branch: Manifest) -> ProjectState:
+    """Return the state of a revision with the IDs that the entries of the branch have now.
+
+    The policy of a renamed model stays that of its former ID, so a rename weakens none.
+    """
+    manifest = state.manifest
+    known = state.baseline.models.keys() | manifest.by_id.keys()
+    renames = find_renames(branch, known)
+    if not renames:
+        return state
+    former_ids = {new: old for old, new in renames.items()}
+    gate = manifest.project.gate.model_copy(update={"former_ids": former_ids})
+    models = [
+        each.model_copy(update={"id": renames.get(each.id, each.id)}) for each in manifest.models
+    ]
+    project = manifest.project.model_copy(update={"gate": gate})
+    update = {"project": project, "models": tuple(models)}
+    return replace(
+        state,
+        # A copy of the object has its index of the former IDs.
+        manifest=Manifest.from_fields(manifest, **update),
+        baseline=rename_models(state.baseline, renames),
+        hashes={renames.get(name, name): each for name, each in state.hashes.items()},
+    )
 
 
 def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:

@@ -13,6 +13,7 @@ import click
 from pydantic import Field
 
 from exporter import program
+from exporter.api.gate_run import require_former_ids
 from exporter.cli.options import (
     json_option,
     no_store_option,
@@ -32,7 +33,7 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import find_packaged_folder, pluralize
 from exporter.export_options import ExportOptions
-from exporter.manifest import Manifest, ModelSpec, load_project
+from exporter.manifest import Manifest, ModelSpec, find_renames, load_project
 from exporter.manifest.syntax.python_source import find_module_file, suggest_module
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.build_folder import BuildFolder
@@ -40,7 +41,7 @@ from exporter.pipeline.decisions import drop_changed_files, filter_valid_results
 from exporter.pipeline.required_packages import require_own_checkout
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
-from exporter.records.baseline import read_baseline
+from exporter.records.baseline import read_baseline, rename_models
 from exporter.records.record import read_run
 from exporter.report import reports_folder
 from exporter.report.pages.model_page import format_fill
@@ -63,7 +64,7 @@ def check(root: Path) -> int:
         print_error(problem)
     for note in _list_repeated_axes(manifest):
         print_line(note)
-    for note in _list_unknown_modules(manifest):
+    for note in (*_list_unknown_modules(manifest), *_list_accepted_renames(manifest)):
         print_line(note)
     for note in describe_ignored_files(manifest, os.environ):
         print_line(f"note: {note}")
@@ -84,6 +85,15 @@ def _list_repeated_axes(manifest: Manifest) -> Iterator[str]:
                     f"note: {prefix}: '{item.name}' has the axis '{name}' twice, so only equal "
                     "sizes are proved; give each dimension a name of its own if they can differ"
                 )
+
+
+def _list_accepted_renames(manifest: Manifest) -> Iterator[str]:
+    """Yield a note for each `was` that the baseline needs no longer."""
+    path = ReportPaths(manifest.project).baseline
+    for model in manifest.models if path.exists() else ():
+        if model.was and (path / f"{model.id}.json").exists():
+            prefix = f"{model.manifest}:{model.line}: models.{model.id}"
+            yield f"note: {prefix}.was: the baseline has the new ID; remove `was` after the merge"
 
 
 def _list_unknown_modules(manifest: Manifest) -> Iterator[str]:
@@ -329,7 +339,11 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     path = ReportPaths(manifest.project).baseline
     if path.exists():  # a new project has no baseline; its gate reports that
         baseline = read_baseline(path)
-        accepted = {outcome.cell for outcome in baseline.cells}
+        require_former_ids(manifest, baseline.models.keys())
+        renames = find_renames(manifest, baseline.models.keys())
+        for old, new in renames.items():
+            yield f"{new} was {old} in the baseline; run `exporter baseline` to rename it there"
+        accepted = {outcome.cell for outcome in rename_models(baseline, renames).cells}
         planned = {planned.cell for planned in plan.cells}
         added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
         removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"

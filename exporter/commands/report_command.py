@@ -19,8 +19,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_bytes
 from exporter.core.git import Commit, find_head, list_versions
 from exporter.core.text import pluralize
-from exporter.manifest import Manifest
-from exporter.records.baseline import FOLDER, Baseline, CellOutcome, parse_baseline
+from exporter.manifest import Manifest, find_renames
+from exporter.records.baseline import FOLDER, Baseline, CellOutcome, parse_baseline, rename_models
 from exporter.records.record import RunRecord
 from exporter.report.reports_folder import (
     UNREADABLE_BASELINE,
@@ -51,7 +51,7 @@ def report(root: Path, *, commits: bool, site: Path | None, partial: bool) -> in
     current = read_results(manifest)
     print_result_notes(current)
     run = current.run
-    trend = read_trend(ReportPaths(manifest.project), os.environ) if commits else ()
+    trend = read_trend(manifest, os.environ) if commits else ()
     if site and current.missing and not partial:
         count = pluralize(len(current.missing), "cell")
         print_error(f"{count} without a result; run `exporter export` first, or pass --partial")
@@ -145,10 +145,13 @@ def _summarize(outcomes: Sequence[CellOutcome]) -> ModelFigures:
     )
 
 
-def read_trend(paths: ReportPaths, environment: Mapping[str, str]) -> tuple[TrendPoint, ...]:
+def read_trend(manifest: Manifest, environment: Mapping[str, str]) -> tuple[TrendPoint, ...]:
     """Return the accepted states of the last commits; `environment` is that of git."""
     versions = []
-    for commit, contents in list_versions(paths.reports, [FOLDER], environment, _MOST_POINTS):
+    reports = ReportPaths(manifest.project).reports
+    for commit, contents in list_versions(reports, [FOLDER], environment, _MOST_POINTS):
         with suppress(ExporterError):  # an old version may have another format
-            versions.append((commit, parse_baseline(contents)))
+            baseline = parse_baseline(contents)
+            renames = find_renames(manifest, baseline.models.keys())
+            versions.append((commit, rename_models(baseline, renames)))
     return build_trend(versions)

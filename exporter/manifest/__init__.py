@@ -46,6 +46,7 @@ from exporter.manifest.resolved.project import (
     Manifest,
     Project,
     RuntimeEnvironment,
+    find_renames,
 )
 from exporter.manifest.syntax.values import parse_call_path
 
@@ -87,6 +88,7 @@ __all__ = [
     "StateNames",
     "Style",
     "Tolerance",
+    "find_renames",
     "load_layers",
     "load_project",
     "load_settings",

@@ -49,7 +49,7 @@ from exporter.manifest.rules.validation import (
     ManifestFile,
     validate_manifest,
 )
-from exporter.manifest.schema.entry import ID_PATTERN, Settings
+from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
 from exporter.manifest.schema.tables import InputTable
 from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
@@ -108,6 +108,7 @@ def resolve_model(entry: EffectiveSettings) -> ModelSpec:
         id=entry.id,
         manifest=entry.own_layer.file.name,
         line=entry.own_layer.file.lines[entry.own_layer.path],
+        was=_list_former_ids(entry),
         constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
         **fields,
     )
@@ -300,6 +301,7 @@ def load_layers(
     entries = _merge_entries(graph, settings, project)
     for file in files:
         check_shared_axes(file.defaults, entries)
+    _check_former_ids(graph, entries)
     specs = [resolve_model(entry) for entry in entries]
     invalid_ids = _find_invalid_ids(graph)
     problems.include_entries(entries, invalid_ids)
@@ -404,6 +406,31 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
             yield generate.validate_interface(file, report)
         else:
             yield validate_manifest(file, report)
+
+
+def _list_former_ids(entry: EffectiveSettings) -> tuple[str, ...]:
+    table = entry.own_layer.table
+    return table.was if isinstance(table, ModelEntry) else ()
+
+
+def _check_former_ids(graph: InheritanceGraph, entries: Iterable[EffectiveSettings]) -> None:
+    """Report each `was` that names an entry, or that another entry has, too."""
+    layers = {each.id: each.own_layer for each in reversed(graph.entries)}
+    owners: dict[str, EffectiveSettings] = {}
+    for entry in entries:
+        layer = entry.own_layer
+        for former in _list_former_ids(entry):
+            if former in layers:
+                message = f"{quote(former)} is an entry, so it was not renamed; remove `was`"
+                other = layers[former]
+            elif owners.setdefault(former, entry) is not entry:
+                message = f"{quote(former)} can have one new ID; remove one `was`"
+                other = owners[former].own_layer
+            else:
+                continue
+            location = f"{other.file.name}:{other.file.lines[other.path]}"
+            problem = layer.file.build_problem((*layer.path, "was"), f"{message} ({location})")
+            entry.report.add(problem)
 
 
 def _keep_valid_ids(

@@ -345,6 +345,27 @@ def read_baseline(path: Path, name: str = "") -> Baseline:
         raise ExporterError(ExitCode.UNREADABLE, message) from error
 
 
+def rename_models(baseline: Baseline, renames: Mapping[str, str]) -> Baseline:
+    """Return the baseline with the accepted state of renamed models under their new IDs.
+
+    `renames`: The former ID -> the ID.
+    """
+    models = {renames.get(name, name): each for name, each in baseline.models.items()}
+    for old, new in renames.items():
+        if old in baseline.models:
+            state = baseline.models[old]
+            cells = [
+                each.model_copy(update={"cell": each.cell.model_copy(update={"model": new})})
+                for each in state.cells
+            ]
+            dropped = {
+                cell.model_copy(update={"model": new}): text for cell, text in state.dropped.items()
+            }
+            update = {"cells": tuple(cells), "dropped": dropped}
+            models[new] = state.model_copy(update=update)
+    return Baseline(models=dict(sorted(models.items())))
+
+
 def parse_baseline(files: Mapping[str, bytes]) -> Baseline:
     """Parse the contents of files by their names.
 

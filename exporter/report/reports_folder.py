@@ -25,9 +25,9 @@ from exporter.core.git import list_versions
 from exporter.core.text import pluralize
 from exporter.gate.evidence import attach_evidence, find_evidence_path
 from exporter.jobs import write_json
-from exporter.manifest import Manifest, Project
+from exporter.manifest import Manifest, Project, find_renames
 from exporter.planning.plan import list_all_cells
-from exporter.records.baseline import FOLDER, Baseline, read_baseline
+from exporter.records.baseline import FOLDER, Baseline, read_baseline, rename_models
 from exporter.records.record import RunRecord
 from exporter.report.pages.badge import BADGE, draw_badge
 from exporter.report.pages.index_page import INDEX
@@ -120,7 +120,7 @@ def write_reports(
     run = attach_evidence(run, manifest.project)
     baseline, warnings = None, list[str]()
     try:
-        baseline = _read_baseline(paths)
+        baseline = _read_baseline(manifest)
     except ExporterError as error:
         warnings = [f"{UNREADABLE_BASELINE}: {each}" for each in error.problems]
     history = AcceptanceHistory(baseline, trend, commit)
@@ -142,7 +142,7 @@ def read_site_files(
 ) -> dict[str, str | bytes]:
     """Return the files of the report, and those that only a site has."""
     run = attach_evidence(run, manifest.project)
-    baseline = _read_baseline(ReportPaths(manifest.project))
+    baseline = _read_baseline(manifest)
     history = AcceptanceHistory(baseline, trend, commit)
     site = render_site_files(manifest, run, history)
     return {**render_reports(manifest, run, history), **site}
@@ -152,7 +152,7 @@ def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     """Return the names of the files that differ from the ones that would be written now."""
     paths = ReportPaths(manifest.project)
     run = attach_evidence(run, manifest.project)
-    history = AcceptanceHistory(_read_baseline(paths))
+    history = AcceptanceHistory(_read_baseline(manifest))
     if PagesNote.load(paths.note).is_for(_compute_key(manifest, run, history), paths.reports):
         return ()
     files = sorted(render_reports(manifest, run, history).items())
@@ -213,8 +213,12 @@ def render_reports(
     }
 
 
-def _read_baseline(paths: ReportPaths) -> Baseline | None:
-    return read_baseline(paths.baseline) if paths.baseline.exists() else None
+def _read_baseline(manifest: Manifest) -> Baseline | None:
+    path = ReportPaths(manifest.project).baseline
+    if not path.exists():
+        return None
+    baseline = read_baseline(path)
+    return rename_models(baseline, find_renames(manifest, baseline.models.keys()))
 
 
 #: Merges keep both sides of these files without a conflict, because the next report replaces them,

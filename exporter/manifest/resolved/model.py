@@ -328,6 +328,8 @@ class ModelSpec(Keys):
     """The manifest file, relative to the project's root, with forward slashes."""
     line: Annotated[int, DESCRIPTION]
     """The line of the entry's header in that file."""
+    was: Annotated[Items[str], DESCRIPTION] = ()
+    """The former IDs, the last one first."""
     timeout: Annotated[float, DESCRIPTION, Field(gt=0, le=MAX_SECONDS)] = 600.0
     weights: Annotated[str, Key(gate="definition", shown=False)] = ""
     weights_names: Annotated[StateNames, Key(gate="definition", shown=False)] = StateNames()

@@ -151,9 +151,12 @@ class Gate(FrozenModel):
     lines: dict[str, int] = Field(default_factory=dict)
     """The lines of findings and limits in pyproject.toml: `fixed`, `models.NAME.fixed`,
     `limits.file_grown`; the table is ``."""
+    former_ids: dict[str, str] = Field(default_factory=dict)
+    """The ID of each renamed model -> the ID that the patterns of this policy match."""
 
     def find_policy(self, model_id: str) -> GatePolicy:
         policy = self.policy
+        model_id = self.former_ids.get(model_id, model_id)
         for each in self.models:
             if fnmatchcase(model_id, each.models):
                 actions, limits = policy.actions | each.actions, policy.limits | each.limits
@@ -162,6 +165,7 @@ class Gate(FrozenModel):
 
     def find_line(self, model_id: str, key: str) -> int | None:
         """Return the line of a finding or limit for a model; that of the table if it has none."""
+        model_id = self.former_ids.get(model_id, model_id)
         names = [each.models for each in self.models if fnmatchcase(model_id, each.models)]
         keys = [f"models.{name}.{key}" for name in reversed(names)]
         return next((self.lines[each] for each in (*keys, key, "") if each in self.lines), None)

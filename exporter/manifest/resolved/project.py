@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
@@ -242,3 +243,18 @@ class Manifest(FrozenModel):
     @cached_property
     def by_id(self) -> dict[str, ModelSpec]:
         return {model.id: model for model in self.models}
+
+
+def find_renames(manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+    """Return the former ID -> the ID of each renamed model.
+
+    `known`: The IDs of an accepted state. A model that it has is not renamed, and neither is
+    one to which another entry gives a state: then the former model is a removed one.
+    """
+    renames: dict[str, str] = {}
+    for spec in manifest.models:
+        if spec.id not in known:
+            former = (each for each in spec.was if each in known and each not in manifest.by_id)
+            if old := next(former, ""):
+                renames.setdefault(old, spec.id)
+    return renames

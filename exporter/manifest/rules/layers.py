@@ -293,7 +293,7 @@ def merge_layers(
     broken: dict[str, tuple[Problem, ...]] = {}
     for layer in layers:
         for key, value in layer.table.list_explicit().items():
-            if key == "extends":
+            if key in ("extends", "was"):  # each entry has its own
                 continue
             origins[key,] = layer
             if key in Settings.merged:

@@ -206,7 +206,7 @@ class OverrideTable(ConditionTable):
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("custom_ops", "expect", "skip"), "its items have their own `opset`"),
         "devices": "use `device` to select devices, or `skip` to leave out cells",
-        "extends": "write it in each entry",
+        **dict.fromkeys(("extends", "was"), "write it in each entry"),
         "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
         "outputs": "use `tolerance` of the output, which has tables for dtypes and devices",
     }
@@ -239,7 +239,7 @@ class Settings(Keys):
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **_MISPLACED,
-        "extends": "write it in each entry",
+        **dict.fromkeys(("extends", "was"), "write it in each entry"),
     }
     #: Tables that are merged key by key with those of the layers below; other keys are replaced.
     merged: ClassVar[tuple[str, ...]] = ("init", "options", "axes")
@@ -308,6 +308,9 @@ class ModelEntry(Settings):
 
     extends: fields.Line = Field(default="")
     """The ID of a parent entry."""
+    was: fields.Names = ()
+    """The former ID of a renamed entry, or a list of all former ones: the gate compares the entry
+    with what the baseline accepted under that ID. Remove it after the merge."""
 
 
 class Document(Table):

@@ -384,6 +384,12 @@ _OPSETS_SCHEMA = {
 _TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
 
 Line = Annotated[str, AfterValidator(_check_line)]
+#: One name, or a list of names.
+Names = Annotated[
+    Items[Line],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 Requirement = Annotated[Line, AfterValidator(check_requirement)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Variable = Annotated[

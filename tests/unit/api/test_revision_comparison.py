@@ -13,7 +13,7 @@ from exporter.gate.accepted_contract import (
     HARMLESS_KEYS,
     RESOLVED_KEYS,
 )
-from exporter.gate.approvals import Reviewers
+from exporter.gate.approvals import CodeOwners, Reviewers
 from exporter.gate.baseline_comparison import accept_some
 from exporter.gate.finding import GateFinding
 from exporter.gate.revision_promises import OF_DEVICES, find_contract_changes
@@ -607,6 +607,16 @@ def test_a_removed_cell_can_have_a_reason() -> None:
     (removed,) = findings
     assert removed.kind is FindingKind.REMOVED
     assert (removed.is_blocking, "opset 17 is history" in removed.message) == (False, True)
+
+
+def test_a_loss_of_a_renamed_model_needs_the_owner_of_its_former_file() -> None:
+    owners = CodeOwners("/reports/baseline/ @ann\n/reports/baseline/safety.json @bob\n")
+    reviewers = Reviewers(approved_by=("ann", "bob"), owners=owners)
+    assert Approvals(reviewers=reviewers, former_ids={"alexnet": "safety"}).find(CELLS) == ""
+    both = CodeOwners("/reports/baseline/ @ann @bob\n/reports/baseline/safety.json @bob\n")
+    reviewers = Reviewers(approved_by=("ann", "bob"), owners=both)
+    assert Approvals(reviewers=reviewers, former_ids={"alexnet": "safety"}).find(CELLS) == "bob"
+    assert Approvals(reviewers=reviewers).find(CELLS) == "ann"
 
 
 def test_a_looser_setting_is_one_finding_at_its_line() -> None:
