@@ -121,7 +121,7 @@ def computed_imports(source: str) -> Iterator[str]:
 IMPORT_BY_NAME = {
     "cli/entry_point",
     "commands/doctor/child",
-    "commands/verify/child",
+    "commands/verify/child/folder_checks",
     "core/import_object",
     "processes/child_call",
     "runtimes/drivers/backend_driver",

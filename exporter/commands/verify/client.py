@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import Field
+
 from exporter.commands.publish.published_folder import (
     CONTRACT,
     GENAI_CONFIG,
@@ -18,19 +20,21 @@ from exporter.commands.publish.published_folder import (
 )
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import find_files, hash_file
+from exporter.core.frozen_model import FrozenModel
 from exporter.core.system import IS_LINUX, describe_platform, measure_memory
 from exporter.core.text import join_lines
 from exporter.gate.verify_report import (
     DeviceVerdict,
     FolderVerdict,
 )
-from exporter.manifest import Device, Manifest, ModelSpec
+from exporter.manifest import Bound, Device, Manifest, ModelSpec
 from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.table import list_functions
 from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
 from exporter.records.record import Status
 
-_CHILD = "exporter.commands.verify.child"
+_CHILD = "exporter.commands.verify.child.folder_checks"
+_CHILD_OF_PAIRS = "exporter.commands.verify.child.file_pair"
 #: The largest `timeout` of a folder, whose contract is not trusted.
 _MAX_SECONDS = 3600.0
 #: Bytes of addresses that the libraries map and do not use, beside the memory of the machine.
@@ -39,6 +43,10 @@ _ADDRESSES = 4 << 30
 FILES_CHECK = "files"
 #: The check of the tokens of ONNX Runtime GenAI; its message is a note, too.
 GENAI_CHECK = "genai"
+#: The checks of a file against another one before it runs.
+PAIR_CHECKS = WEIGHTS_CHECK, SIGNATURE_CHECK = "weights", "signature"
+#: The checks whose messages are notes if they pass.
+NOTED_CHECKS = (FILES_CHECK, GENAI_CHECK, *PAIR_CHECKS)
 #: The fix for a folder of another builder.
 COMPARE_TOKENS = "compare its tokens by `--reference FOLDER` with the published folder of the entry"
 
@@ -70,6 +78,17 @@ class PublishedFile:
     def path(self) -> Path:
         """The path that the user named."""
         return self.file or self.folder
+
+
+class PairOptions(FrozenModel):
+    """What the user knows about a reference file, from which nothing else is known."""
+
+    values: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """The lowest and the highest value by the name of an input."""
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """By the name of an axis."""
+    bound: Bound = Bound()
+    """The tolerance of all outputs; measured if it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +170,47 @@ def verify_folders(
             )
 
 
+def verify_pairs(
+    paths: Sequence[Path],
+    reference: Path,
+    options: VerifyOptions,
+    pair: PairOptions,
+) -> Iterator[FolderVerdict]:
+    """Yield the verdict of each file against another file on each device."""
+    for path in paths:
+        arguments = {
+            "file": path.resolve(),
+            "reference": reference.resolve(),
+            "devices": options.devices,
+            "options": pair,
+        }
+        digest = ""
+        with suppress(OSError):
+            digest = hash_file(path)
+        try:
+            opset, verdicts = call_in_child(
+                f"{_CHILD_OF_PAIRS}:compare_files",
+                arguments,
+                tuple[int | None, tuple[DeviceVerdict, ...]],
+                _limit_memory(options),
+                seconds=_MAX_SECONDS,
+            )
+        except ChildFailure as failure:
+            status = Status.TIMEOUT if failure.code is None else Status.CRASH
+            opset, verdicts = None, _repeat(options, status, f"the process that runs it {failure}")
+        for each in verdicts:
+            yield FolderVerdict(path=str(path), model="", opset=opset, verdict=each, sha256=digest)
+
+
+def _limit_memory(options: VerifyOptions) -> dict[str, str]:
+    """Return the environment of a child that allocates no more than the memory of the machine."""
+    environment = dict(options.environment)
+    names = [name for each in options.devices for name in (each.device or "CPU", *each.providers)]
+    if all(name.startswith("CPU") for name in names):  # a GPU reserves more than the memory
+        environment[MEMORY] = str(measure_memory() + _ADDRESSES)
+    return environment
+
+
 def list_check_functions(spec: ModelSpec) -> list[str]:
     """Return the functions of the project that checks call."""
     values = (spec.outputs, spec.metric, spec.rollout)
@@ -174,16 +234,12 @@ def _request_verdicts(
         "root": options.root.resolve(),
         "kernels": next(entries, None),
     }
-    environment = dict(options.environment)
-    names = [name for each in options.devices for name in (each.device or "CPU", *each.providers)]
-    if all(name.startswith("CPU") for name in names):  # a GPU reserves more than the memory
-        environment[MEMORY] = str(measure_memory() + _ADDRESSES)
     try:
         verdicts = call_in_child(
             f"{_CHILD}:check_folder",
             arguments,
             tuple[DeviceVerdict, ...],
-            environment,
+            _limit_memory(options),
             seconds=min(spec.timeout, _MAX_SECONDS),
         )
         return tuple(_explain_release(item, publication, verdict) for verdict in verdicts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -19,20 +21,23 @@ from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.commands.publish.published_folder import GENAI_CONFIG
 from exporter.commands.verify.client import (
     COMPARE_TOKENS,
-    FILES_CHECK,
     GENAI_CHECK,
+    NOTED_CHECKS,
+    PAIR_CHECKS,
+    PairOptions,
     PublishedFile,
     VerifyOptions,
     describe_machine,
     list_published_folders,
     read_opset,
     verify_folders,
+    verify_pairs,
 )
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import find_files
 from exporter.core.text import join_lines, pluralize
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport
-from exporter.manifest import Device, load_project, load_settings
+from exporter.manifest import Bound, Device, load_project, load_settings
 from exporter.pipeline.device_environments import create_environments
 from exporter.pipeline.required_packages import require_packages
 from exporter.processes import make_worker_environment
@@ -41,6 +46,38 @@ from exporter.records.record import Status
 
 #: A folder needs neither torch nor the exporters.
 _PACKAGES = ("numpy", "onnx")
+
+
+_T = TypeVar("_T")
+
+
+def _parse_pairs(
+    _: click.Context,
+    parameter: click.Parameter,
+    texts: Sequence[str],
+    parse: Callable[[str], _T | None],
+) -> dict[str, _T]:
+    """Return the values of `NAME=VALUE` by their names."""
+    pairs = {}
+    for text in texts:
+        name, value = text.rpartition("=")[::2]
+        parsed = parse(value)
+        if not name or parsed is None:
+            raise click.BadParameter(f"expected {parameter.metavar}, got '{text}'")
+        pairs[name] = parsed
+    return pairs
+
+
+def _parse_size(text: str) -> int | None:
+    return int(text) if text.isdecimal() and int(text) else None
+
+
+def _parse_range(text: str) -> tuple[float, float] | None:
+    try:
+        low, high = (float(each) for each in text.split(".."))
+    except ValueError:
+        return None
+    return (low, high) if math.isfinite(low) and math.isfinite(high) and low <= high else None
 
 
 @click.command()
@@ -53,7 +90,30 @@ _PACKAGES = ("numpy", "onnx")
 @click.option(
     "--reference",
     type=click.Path(path_type=Path),
-    help="Prove PATH, an ONNX file, with the test data of this published folder.",
+    help="Prove PATH, an ONNX file, against this ONNX file, or with the data of this folder.",
+)
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    metavar="AXIS=N",
+    callback=partial(_parse_pairs, parse=_parse_size),
+    help="The size of a free axis of the reference file; repeatable.",
+)
+@click.option(
+    "--values",
+    multiple=True,
+    metavar="INPUT=LOW..HIGH",
+    callback=partial(_parse_pairs, parse=_parse_range),
+    help="The values of an input of the reference file; repeatable.",
+)
+@click.option(
+    "--atol",
+    type=click.FloatRange(min=0),
+    help="The absolute tolerance of a reference file.  [default: measured]",
+)
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), help="The relative tolerance of a reference file."
 )
 @click.option(
     "--device",
@@ -74,7 +134,7 @@ def verify(
     reference: Path | None,
     names: tuple[str, ...],
     root: Path,
-    **flags: bool,
+    **flags: Any,
 ) -> int:
     """Prove files that exist already, on this machine.
 
@@ -83,7 +143,9 @@ def verify(
     file of a hub or a signature, to which nothing refers, is a note; with --strict it is red.
 
     With --entry or --reference, PATH is any ONNX file, such as one of a hub. --entry needs PyTorch,
-    which computes the expected outputs. --reference takes them from a published folder.
+    which computes the expected outputs. --reference takes them from a published folder, or from
+    another ONNX file, without PyTorch: names, types, sizes and weights are compared, and outputs
+    for inputs that are drawn. If numbers differ, the first wrong node is named.
 
     --device names a device of the project, or a built-in one such as `openvino`. Kernels of custom
     operators are loaded from the project only.
@@ -95,6 +157,12 @@ def verify(
         if problems:
             raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
     environment = make_worker_environment(os.environ)
+    keys = ("sizes", "values", "atol", "rtol")
+    has_file = reference is not None and reference.is_file()
+    if (given := [key for key in keys if flags[key] not in (None, {})]) and not has_file:
+        name = given[0].replace("sizes", "size")
+        message = f"--{name}: belongs to `--reference FILE`, an ONNX file; remove it"
+        raise ExporterError(ExitCode.MANIFEST, message)
     if entry is not None:
         stream = _verify_with_entry(paths, entry, names, root, environment)
     else:
@@ -106,10 +174,16 @@ def verify(
         options = VerifyOptions(
             devices=devices, root=root, manifest=project, environment=environment
         )
-        files = (
-            replace(item, is_strict=flags["is_strict"]) for item in _list_files(paths, reference)
-        )
-        stream = verify_folders(tuple(files), options)
+        if reference is not None and has_file:
+            draw = {key: flags[key] for key in keys[:2]}
+            bound = Bound(atol=flags["atol"], rtol=flags["rtol"])
+            stream = verify_pairs(paths, reference, options, PairOptions(bound=bound, **draw))
+        else:
+            files = (
+                replace(item, is_strict=flags["is_strict"])
+                for item in _list_files(paths, reference)
+            )
+            stream = verify_folders(tuple(files), options)
     verdicts = []
     for verdict in stream:
         verdicts.append(verdict)
@@ -211,8 +285,9 @@ def _print_verdict(verdict: FolderVerdict) -> None:
     for check in result.checks:
         if check.status is not Status.PASS:
             print_error(f"    {check.check}: {check.status}: {join_lines(check.message)}")
-        elif check.check in (FILES_CHECK, GENAI_CHECK):
+        elif check.check in NOTED_CHECKS:
             note = join_lines(check.message)
+            note = f"{check.check}: {note}" if note and check.check in PAIR_CHECKS else note
             if note not in line:
                 print_line(f"    note: {note}")
     for advice in result.advice:

@@ -27,8 +27,8 @@ from exporter.manifest import Device, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Blame, Culprit, Record, Stage, Status
 from exporter.runtimes import Session, open_session
-from exporter.worker.diagnosis.divergence import DivergenceSearch
 from exporter.worker.diagnosis.explanation import Explanation, explain_record
+from exporter.worker.diagnosis.first_divergence import DivergenceSearch
 from exporter.worker.diagnosis.replay import SampleReplay, find_failing_sample
 from exporter.worker.diagnosis.runtime_values import FileGraph, RuntimeValues
 from exporter.worker.export.attempts import OpsetExport

@@ -30,7 +30,7 @@ from exporter.commands.publish.published_folder import (
 )
 from exporter.commands.publish.publisher import find_obstacle
 from exporter.commands.verify import client
-from exporter.commands.verify.child import check_folder
+from exporter.commands.verify.child.folder_checks import check_folder
 from exporter.commands.verify.client import (
     PublishedFile,
     VerifyOptions,

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.commands.publish.published_folder import Publication
-from exporter.commands.verify import child
+from exporter.commands.verify.child import folder_checks
 from exporter.commands.verify.client import PublishedFile
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, Output, Rollout
@@ -138,9 +138,9 @@ def check(
     package = Package(following or {}, end)
     package.is_sliding = bool(axes)
     monkeypatch.setitem(sys.modules, "onnxruntime_genai", package)
-    monkeypatch.setattr(child, "version", lambda _: "0.18.0")
+    monkeypatch.setattr(folder_checks, "version", lambda _: "0.18.0")
     spec = SPEC.model_copy(update={"tokens": tokens})
-    return child.check_tokens(item, publication, spec), package
+    return folder_checks.check_tokens(item, publication, spec), package
 
 
 def test_equal_tokens_pass_up_to_the_end_of_each_row(
