@@ -39,6 +39,7 @@ from exporter.commands.recording.sources import (
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import copy_file
 from exporter.core.text import join_lines, pluralize
+from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.loader import load_settings
 from exporter.processes import ProcessStarter
@@ -195,7 +196,8 @@ def _write_entries(
         print_ignored_files(root, os.environ)
     red = sum(code == ExitCode.RED for code in codes)
     entries = pluralize(count, "new entry", "new entries")
-    next_command = "export" if (root / "pyproject.toml").is_file() else "init"
+    table = read_toml_table(root / SETTINGS_FILE).table
+    next_command = "export" if find_settings(table)[0] else "init"
     print_line(f"{entries}, {red} red or missing; next: `exporter {next_command}`")
     return max(codes, default=ExitCode.OK)
 

@@ -27,7 +27,10 @@ from exporter.manifest.resolved.keys import DECODER, ENCODER
 DEFAULT_OPSET = 18
 _WIDTH = 96
 #: Names of a file or a class that many scripts have.
-_EMPTY_NAMES = frozenset({"", "a model", "model", "onnx", "export", "exported", "output", "out"})
+_EMPTY_NAMES = frozenset(
+    {"", "a model", "model", "onnx", "export", "exported", "output", "out", "src"}
+    | {"deploy", "deployment", "tools", "tool", "scripts", "script", "examples", "python"}
+)
 #: The number of a layer in the name of a tensor.
 _LAYER = re.compile(r"\.\d+\.")
 
@@ -38,9 +41,9 @@ def choose_id(observation: Observation, taken: Collection[str]) -> str:
         return observation.id
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", observation.label)
     text = observation.title or words.rpartition(".")[2]
-    if text.casefold() in _EMPTY_NAMES:  # then the class or the folder has a name
-        folder = Path(observation.script.file).parent.name
-        known = (words.rpartition(".")[2], folder)
+    if text.casefold() in _EMPTY_NAMES:  # then the class or a folder has a name
+        folders = [each.name for each in Path(observation.script.file).parents]
+        known = (words.rpartition(".")[2], *folders)
         text = next((each for each in known if each.casefold() not in _EMPTY_NAMES), text)
     name = re.sub(r"[^a-z0-9_.-]+", "-", text.casefold()).strip("-_.")[:90] or "model"
     used = {each.casefold() for each in taken} | RESERVED_IDS

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -35,6 +36,7 @@ class Describer:
     def __init__(self, calls: Mapping[int, ConstructorCall]) -> None:
         self._calls = calls
         self._modules: dict[str, str] = {}
+        self._scope: types.ModuleType | None = None
 
     def describe(self, model: Any) -> dict[str, Any]:
         """Return a `Construction`."""
@@ -116,7 +118,7 @@ class Describer:
             case float() if type(value) is float:
                 return repr(value) if value - value == 0 else f'float("{value}")'
             case list() | tuple() | set() | frozenset() | dict() if type(value) in _COLLECTIONS:
-                return self._express_items(value)
+                return self._express_constant(value)
             case torch.dtype() | torch.device():
                 text = str(value) if isinstance(value, torch.dtype) else f"torch.{value!r}"
             case enum.Enum():
@@ -127,11 +129,25 @@ class Describer:
                 self._modules["functools"] = ""
                 text = self._call("functools.partial", (value.func, *value.args), value.keywords)
             case torch.nn.Module():
+                outer, self._scope = self._scope, sys.modules.get(type(value).__module__)
                 text = self._call(self._refer(type(value)), *self._find_call(value))
+                self._scope = outer
             case _:
                 text = self._express_object(value)
         if text.startswith("torch."):
             self._modules["torch"] = ""
+        return text
+
+    def _express_constant(self, value: Any) -> str:
+        """Return the name of a long value that the module of the class defines, or its items."""
+        modules = dict(self._modules)
+        text = self._express_items(value)
+        if len(text) <= _WIDTH or self._scope is None:
+            return text
+        for name, each in vars(self._scope).items():
+            if not name.startswith("__") and _is_same(each, value):
+                self._modules = modules
+                return f"{self._use(self._scope.__name__)}.{name}"
         return text
 
     def _express_items(self, value: Any) -> str:
@@ -153,6 +169,11 @@ class Describer:
             return f"pathlib.Path({str(value)!r})"
         if isinstance(value, torch.Tensor) and value.numel() <= _ELEMENTS:
             return f"torch.tensor({value.detach().cpu().tolist()}, dtype={value.dtype})"
+        if isinstance(value, dict):  # a configuration, such as those of yacs and easydict
+            plain = _make_plain(value)
+            with suppress(Exception):  # code of the class runs
+                if _is_same(cls(plain), value):
+                    return self._call(self._refer(cls), (plain,), {})
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             return self._call(self._refer(cls), (), value._asdict())
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -189,6 +210,26 @@ class Describer:
 
 _LITERALS = (type(None), bool, int, str, bytes)
 _COLLECTIONS = (list, tuple, set, frozenset, dict, torch.Size)
+
+
+def _make_plain(value: Any) -> Any:
+    """Return a value with plain dicts and lists in place of their subclasses."""
+    if isinstance(value, dict):
+        return {key: _make_plain(each) for key, each in value.items()}
+    return [_make_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Return whether two values have equal items of equal types."""
+    if value is other:
+        return True
+    if type(value) is not type(other):
+        return False
+    if isinstance(value, dict):
+        return [*value] == [*other] and all(_is_same(value[key], other[key]) for key in value)
+    if isinstance(value, list | tuple):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    return type(value) in (*_LITERALS, float) and bool(value == other)
 
 
 def _is_plain(value: Any) -> bool:

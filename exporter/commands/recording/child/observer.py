@@ -6,6 +6,7 @@ changes a result of the process, and no error here reaches it.
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib.machinery
 import inspect
@@ -446,4 +447,12 @@ def _copy(value: Any) -> Any:
     """Return a copy of the containers, because a constructor may change its arguments."""
     if type(value) in (list, tuple):
         return type(value)(map(_copy, value))
-    return {key: _copy(each) for key, each in value.items()} if type(value) is dict else value
+    if not isinstance(value, dict):
+        return value
+    try:
+        copied = copy.copy(value)  # of its class, such as a configuration of yacs
+        for key, each in value.items():
+            dict.__setitem__(copied, key, _copy(each))
+    except Exception:  # code of the class runs
+        return value
+    return copied

@@ -32,7 +32,7 @@ from exporter.commands.recording.observation import (
     ProbeResult,
 )
 from exporter.core.errors import ExporterError
-from exporter.core.text import join_names, redact
+from exporter.core.text import join_names, pluralize, redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim, SizeRule
 from exporter.worker.inputs.call import build_tensor_call, to_numpy
@@ -48,6 +48,7 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
 from exporter.worker.reference.operator_calls import FunctionMode
 from exporter.worker.reference.review import SelectionRecorder, describe_selection
+from exporter.worker.torch_private.capture import patch_capture
 
 #: Seconds after which no further size is tried.
 _SECONDS = 90.0
@@ -225,7 +226,10 @@ def _compare_outputs(
     for index, (output, of_script) in enumerate(zip(outputs, expected["outputs"], strict=True)):
         rebuilt, observed = to_numpy(output), to_numpy(of_script)
         is_float = of_script.is_floating_point() or of_script.is_complex()
-        limit = Limit(atol=_CLOSE * measure_scale(to_float64(rebuilt))) if is_float else None
+        limit = None
+        if is_float:
+            atol = _CLOSE * measure_scale(to_float64(rebuilt))
+            limit = Limit(atol=atol, reason=f"{_CLOSE:g} of its largest value")
         comparison = compare_arrays(observed, rebuilt, limit, rebuilt)
         if not comparison.problem:
             continue
@@ -295,6 +299,8 @@ class _Prober:
         if others or not leaves:
             kind = "no output" if not leaves else f"an output that is no tensor, {others[0]}"
             return ProbeResult(problem=f"the model returns {kind}")
+        if problem := self._find_export_branch(len(leaves)):
+            return ProbeResult(problem=problem)
         self._ranks = [leaf.dim() for _, leaf in leaves]
         units = self._find_units()
         self._name_units(units)
@@ -319,6 +325,20 @@ class _Prober:
                 "notes": (*facts.notes, *self._notes),
             }
         )
+
+    def _find_export_branch(self, count: int) -> str:
+        """Return the problem of a model that has another number of outputs in an export."""
+        if self._observation.kind != "export":
+            return ""
+        with patch_capture(dynamic=False), suppress(Exception):  # a branch that needs its file
+            exported = len(list_named_leaves(self._call(self._base), self._spec))
+            if exported != count:
+                return (
+                    f"the model returns {pluralize(count, 'output')}, and {exported} in an export, "
+                    "as `torch.onnx.is_in_onnx_export()` is true there; export a module whose "
+                    "`forward` returns the exported outputs only, such as `self.net(x)[0]`"
+                )
+        return ""
 
     def _call(self, shapes: Shapes, seed: int = 0) -> Any:
         items = [

@@ -195,12 +195,13 @@ def test_axes_are_named_by_the_script_and_then_by_its_file() -> None:
         ("...", "Net", (), "model"),
         ("model", "YoloHead", (), "yolo-head"),
         ("model", "Model", (), "tracker"),
+        ("deploy", "Model", (), "tracker"),
         ("output", "", (), "tracker"),
         ("repro", "Net", (), "repro-2"),
     ],
 )
 def test_ids_are_valid_and_new(title: str, label: str, taken: tuple[str, ...], id: str) -> None:
-    script = ScriptRun(file="/home/tracker/export.py")
+    script = ScriptRun(file="/home/tracker/deploy/ONNX/export.py")
     observation = observe(title=title, class_name=label, script=script)
     assert choose_id(observation, taken) == id
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from exporter.commands.recording.child.construction import Describer
 from exporter.commands.recording.child.constructor_call import ConstructorCall
+from exporter.commands.recording.child.observer import _copy
 
 
 class Kind(enum.Enum):
@@ -26,6 +27,23 @@ class Kind(enum.Enum):
 class Settings:
     width: int
     kind: Kind = Kind.SMALL
+
+
+class Options(dict[str, Any]):
+    """A configuration whose items are attributes, too."""
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__({k: Options(v) if type(v) is dict else v for k, v in dict(items).items()})
+
+
+class Fixed(dict[str, Any]):
+    """Has another item than those that it is made of."""
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__(fixed=len(items))
+
+
+LAYERS = [[nn.Linear, [4, 8]], [nn.ReLU, []], [nn.Linear, [8, 16]], [nn.ReLU, []]]
 
 
 class Net(nn.Module):
@@ -64,6 +82,9 @@ def test_plain_arguments_are_init_by_name() -> None:
             "functools.partial(torch.nn.modules.activation.ReLU, inplace=True)",
         ),
         ({"a": Path("x")}, "{'a': pathlib.Path('x')}"),
+        (Options({"a": {"b": [1]}}), f"{__name__}.Options({{'a': {{'b': [1]}}}})"),
+        ([[*each] for each in LAYERS], f"{__name__}.LAYERS"),
+        (LAYERS[:1], "[[torch.nn.modules.linear.Linear, [4, 8]]]"),
         (torch.tensor([1.5]), "torch.tensor([1.5], dtype=torch.float32)"),
     ],
 )
@@ -88,12 +109,20 @@ def test_modules_are_nested_calls() -> None:
     [
         (lambda x: x, "a lambda has no name that can be imported"),
         (object(), "a value of the class object has no expression"),
+        (Fixed({"a": 1, "b": 2}), "a value of the class Fixed has no expression"),
         (torch.zeros(1000), "a value of the class Tensor has no expression"),
     ],
 )
 def test_a_value_without_an_expression_has_a_reason(value: object, reason: str) -> None:
     content = describe(value)
     assert (content["init"], content["reason"]) == (None, reason)
+
+
+def test_a_configuration_is_described_as_it_was_passed() -> None:
+    options = Options({"a": {"b": [1]}})
+    copied = _copy((options,))
+    options["a"].pop("b")  # as a constructor does with the kind of a layer
+    assert "{'a': {'b': [1]}}" in describe(*copied)["code"]
 
 
 def test_a_local_class_and_an_unknown_constructor_have_a_reason() -> None:

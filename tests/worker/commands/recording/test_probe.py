@@ -141,6 +141,16 @@ class Attention(nn.Module):
         return cache[:, :2, :, :4]
 
 
+class Exported(nn.Module):
+    def forward(self, x):
+        return x if torch.onnx.is_in_onnx_export() else [x, [x + 1, x + 2]]
+
+
+class Faster(nn.Module):
+    def forward(self, x):
+        return x * 2 if torch.onnx.is_in_onnx_export() else x + x
+
+
 class Broken(nn.Module):
     def forward(self, x):
         raise RuntimeError("needs a GPU")
@@ -314,6 +324,17 @@ def test_a_number_of_outputs_that_follows_a_size_is_a_note(tmp_path: Path) -> No
     result = run(tmp_path, "Rows", '{ name = "x", shape = [2, 3] }', kind="export", tensors=[x])
     assert [output.shape for output in result.outputs] == [(3,), (3,)]
     assert result.notes == ("axis n: another size gave an error or other outputs",)
+
+
+def test_other_outputs_in_an_export_are_a_problem(tmp_path: Path) -> None:
+    result = run(tmp_path, "Exported", '{ name = "x", shape = [3] }', kind="export")
+    assert result.problem.startswith("the model returns 3 outputs, and 1 in an export")
+
+
+def test_another_way_to_the_same_outputs_is_none(tmp_path: Path) -> None:
+    result = run(tmp_path, "Faster", '{ name = "x", shape = [3] }', kind="export")
+    assert not result.problem
+    assert [output.shape for output in result.outputs] == [(3,)]
 
 
 def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
