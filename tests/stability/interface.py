@@ -108,7 +108,20 @@ def list_incompatible(released: Interface, current: Interface) -> list[str]:
         f"demanded: {line}"
         for line in sorted(current.demands - released.demands)
         if _find_subject(line) in released.offers  # else it is about something new
+        and not _is_wider(line, released.demands)
     ]
+
+
+_MAXIMUM = re.compile(r"(.*: maximum )(\d+)")
+
+
+def _is_wider(line: str, released: frozenset[str]) -> bool:
+    """Return True if the line raises a maximum of the released version."""
+    raised = _MAXIMUM.fullmatch(line)
+    if raised is None:
+        return False
+    limits = (_MAXIMUM.fullmatch(each) for each in released)
+    return any(old and old[1] == raised[1] and int(old[2]) <= int(raised[2]) for old in limits)
 
 
 def list_changes(released: Interface, current: Interface) -> list[str]:

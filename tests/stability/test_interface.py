@@ -93,6 +93,15 @@ def test_a_new_demand_needs_a_major_version(line: str) -> None:
     assert not list_incompatible(RELEASED, dropped)
 
 
+@pytest.mark.parametrize(("opset", "breaks"), [(27, False), (25, True)])
+def test_a_lower_maximum_needs_a_major_version(opset: int, breaks: bool) -> None:
+    line = "manifest.models.*.opsets: maximum "
+    before = replace(RELEASED, demands=RELEASED.demands | {f"{line}26"})
+    before = replace(before, demands=before.demands - {f"{line}28"})
+    after = replace(before, demands=before.demands - {f"{line}26"} | {f"{line}{opset}"})
+    assert bool(list_incompatible(before, after)) is breaks
+
+
 def test_an_addition_only_updates_the_snapshot() -> None:
     changed = replace(RELEASED, offers=RELEASED.offers | {"failure code E-new"})
     assert not list_incompatible(RELEASED, changed)

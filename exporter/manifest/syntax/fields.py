@@ -21,7 +21,9 @@ from exporter.core.import_object import RUNTIME_GROUP, find_plugins
 from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.manifest.syntax.values import (
     DATA_SUFFIXES,
+    FIRST_OPSET,
     IMAGE_SUFFIXES,
+    LAST_OPSET,
     check_requirement,
     check_version_range,
     format_value,
@@ -375,7 +377,7 @@ def discriminate_form(message: str, *, takes_numbers: bool = False) -> Discrimin
 
 _OPSETS_SCHEMA = {
     "anyOf": [
-        {"type": "integer", "minimum": 7, "maximum": 26},
+        {"type": "integer", "minimum": FIRST_OPSET, "maximum": LAST_OPSET},
         {"type": "string"},
         {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 1},
     ],

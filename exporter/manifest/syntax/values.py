@@ -13,7 +13,7 @@ from typing import Generic, Literal, TypeVar
 
 from exporter.core.check_table import CHECKS
 from exporter.core.errors import suggest_nearest
-from exporter.manifest.syntax.releases import Release, find_limits
+from exporter.manifest.syntax.releases import RELEASES, Release, find_limits
 
 #: A path through tables and arrays: keys and indices.
 KeyPath = tuple[str | int, ...]
@@ -223,15 +223,15 @@ def find_pinned_release(requirements: Iterable[str]) -> Release | None:
     return next(((int(match[1]), int(match[2])) for match in matches if match), None)
 
 
-#: The opsets of this tool: an exporter writes them and ONNX Runtime loads them.
-FIRST_OPSET, LAST_OPSET = 7, 26
+#: The opsets of this tool: an exporter writes them and the newest ONNX Runtime loads them.
+FIRST_OPSET, LAST_OPSET = 7, RELEASES[-1].opset
 #: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and
 #: writes opset 18 if that fails.
 FIRST_DYNAMO_OPSET = 18
 #: First and last opset that each exporter writes without a version converter.
-NATIVE_OPSETS = {"torchscript": (7, 20), "dynamo": (FIRST_DYNAMO_OPSET, 26)}
+NATIVE_OPSETS = {"torchscript": (7, 20), "dynamo": (FIRST_DYNAMO_OPSET, LAST_OPSET)}
 #: The same if `exporter` names it.
-REQUESTABLE_OPSETS = {**NATIVE_OPSETS, "dynamo": (7, 26)}
+REQUESTABLE_OPSETS = {**NATIVE_OPSETS, "dynamo": (FIRST_OPSET, LAST_OPSET)}
 ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "draft", "trace", "script"]
 #: The names of the exporters in messages.
@@ -265,7 +265,7 @@ def parse_opsets(value: object) -> tuple[int, ...]:
     """Return the opsets of `17`, `"17"`, `"9..21"` or a list of these, ascending.
 
     Raises:
-        ValueError: If the value contains no opset, or one outside 7..26.
+        ValueError: If the value contains no opset, or one outside 7..28.
     """
     if isinstance(value, list | tuple):
         return _parse_items(value, _parse_range)
@@ -276,7 +276,7 @@ def parse_condition(value: object) -> tuple[int, ...]:
     """Return the opsets of `"<14"`, `">=18"`, `"*"` or any value for `parse_opsets`.
 
     Raises:
-        ValueError: If no opset of 7..26 meets the condition.
+        ValueError: If no opset of 7..28 meets the condition.
     """
     if value == "*":
         return tuple(range(FIRST_OPSET, LAST_OPSET + 1))
@@ -315,7 +315,7 @@ _SHOWN = 5
 
 
 class _UnsupportedOpsets(ValueError):
-    """Opsets outside of 7..26, with one message for all of them."""
+    """Opsets outside of 7..28, with one message for all of them."""
 
     def __init__(self, opsets: Iterable[int]) -> None:
         self.opsets = tuple(dict.fromkeys(opsets))

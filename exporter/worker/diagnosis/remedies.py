@@ -61,6 +61,8 @@ DRAWS = "draws random numbers in each call"
 UNOPTIMIZED = "options.optimize = false"
 #: Opsets at which dynamo has other operators than at the one before.
 _OPSETS = (FIRST_DYNAMO_OPSET, 20, 22, 23)
+#: The last opset to which onnxscript converts; files of later ones are converted by `onnx`.
+_LAST_CONVERTED_OPSET = 25
 #: Opsets at which ONNX's operators accept further types.
 _TYPE_OPSETS = (11, 13, 14, 16, 17)
 _REJECTED_TYPE = r"unsupported type|no kernel|NOT_IMPLEMENTED"
@@ -344,7 +346,8 @@ def _list_experiments(opset_export: OpsetExport, folder: Path, text: str) -> Ite
         yield _Experiment(UNOPTIMIZED, opset, unoptimized)
     other, capture = ("torchscript", "trace") if is_dynamo else ("dynamo", "export")
     named = dict.fromkeys(re.findall(r"added in version (\d+)", text))
-    opsets = sorted(_OPSETS, key=lambda number: (number < opset, abs(number - opset)))
+    others = (*_OPSETS, *([_LAST_CONVERTED_OPSET] if opset > _LAST_CONVERTED_OPSET else ()))
+    opsets = sorted(others, key=lambda number: (number < opset, abs(number - opset)))
     opsets = opsets[:1] if opset < FIRST_DYNAMO_OPSET else opsets
     prefix = 'exporter = "torchscript" and ' if is_dynamo else ""
     with_types = [n for n in _TYPE_OPSETS if n > opset and re.search(_REJECTED_TYPE, text)]

@@ -122,7 +122,7 @@ class _NoteHandler(logging.Handler):
 def _translate(text: str) -> str:
     """Return the reason of a failed conversion in clear words, if the text is known."""
     if match := _NO_ADAPTER.search(text):
-        return f"cannot lower {match[3]} {match[1].lower()} opset {match[2]}"
+        return f"cannot convert {match[3]} {match[1].lower()} opset {match[2]}"
     if match := _NO_OLDER.search(text):
         return f"cannot lower {match[1]}: lower opsets have no such operator"
     if match := _ASSERTION.match(text):

@@ -207,7 +207,7 @@ def test_the_reason_mentions_the_version_converter(opset: int, is_converted: boo
 
 @given(
     model=st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,8}", fullmatch=True),
-    opset=st.integers(7, 26),
+    opset=st.integers(7, 28),
     device=st.sampled_from(["cpu", "cuda"]),
 )
 def test_the_id_of_a_cell_and_its_prefixes_match_it(model: str, opset: int, device: str) -> None:

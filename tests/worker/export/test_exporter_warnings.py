@@ -63,7 +63,7 @@ def test_failed_conversion_names_the_operator(tmp_path: Path) -> None:
     result = exported(9, tmp_path)
     assert result.status is Status.FAIL
     assert result.message == (
-        "the file has opset 18, expected 9: the version converter cannot lower Gemm from opset 13"
+        "the file has opset 18, expected 9: the version converter cannot convert Gemm from opset 13"
     )
 
 
@@ -72,11 +72,11 @@ def test_failed_conversion_names_the_operator(tmp_path: Path) -> None:
     [
         (
             "/b/B.h:66: f: Assertion `false` failed: No Adapter From Version $14 for Div",
-            "cannot lower Div from opset 14",
+            "cannot convert Div from opset 14",
         ),
         (
             "/b/B.h:66: f: Assertion `false` failed: No Adapter To Version $17 for Pad",
-            "cannot lower Pad to opset 17",
+            "cannot convert Pad to opset 17",
         ),
         (
             "/b/x.h:1: f: Assertion `false` failed: No Previous Version of Gelu exists",
