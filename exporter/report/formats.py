@@ -26,6 +26,7 @@ _ANYWHERE = frozenset("\\`*[]<>|&~$@")
 #: Structure at the start of a line: headings, lists, quotes, rules, underlines of headings.
 _LEADING = re.compile(r"[#+=_:>-]|\d{1,9}(?=[.)](?:\s|$))")
 _SPAN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}=+*'\"<>!?#%^~@-]+")
+_SENTENCE_SPAN = re.compile(f"( ?)`({_SPAN.pattern})`( ?)")
 #: Words that GitHub links: `#1`, `GH-1`, `user/repository#1`, `@name`, `name@example.org`.
 #: The search begins only at the start of a word, because it is quadratic in a long word otherwise.
 _REFERENCE = re.compile(
@@ -76,6 +77,16 @@ def format_code(value: object) -> Markup:
     if _SPAN.fullmatch(text):
         return Markup(f"`{text}`")  # noqa: S704 - no backtick, pipe, backslash or newline inside
     return escape_inline(text)
+
+
+def format_sentence(value: object) -> Markup:
+    """Return the value with its own code spans, such as the commands of a message."""
+    line, text, start = join_lines(str(value)), Markup(""), 0
+    for match in _SENTENCE_SPAN.finditer(line):
+        before, code, after = match.groups()
+        text += escape_inline(line[start : match.start()]) + before + format_code(code) + after
+        start = match.end()
+    return text + escape_inline(line[start:])
 
 
 def format_fence(value: object, language: Literal["text", "diff", "python"] = "text") -> Markup:

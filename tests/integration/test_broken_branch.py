@@ -123,7 +123,7 @@ def test_the_terminal_shows_each_failure_of_the_gate(
     index = lines.index(
         next(text for text in lines if text.startswith(f"{cell}: newly red: pass -> "))
     )
-    block = "\n".join(lines[index : index + 7])
+    block = "\n".join(lines[index : index + 10])
     for part in (failure, entry, line, f"last green in {format_last_green(branch)}"):
         assert part in block
     assert has_command(block, cell)
@@ -132,7 +132,7 @@ def test_the_terminal_shows_each_failure_of_the_gate(
 
 def test_the_terminal_shows_each_failure_of_an_export(branch: Path) -> None:
     command = run_exporter(branch, "export")
-    assert "promised at manifests/nets.toml:9" in command.stdout
+    assert "promised at: manifests/nets.toml:9" in command.stdout
     assert "the trace made constants at manifests/nets.py:16" in command.stdout
     assert "uv run exporter repro baked/17/cpu" in command.stdout
 

@@ -39,7 +39,8 @@ def project(accepted: Path, tmp_path: Path) -> Path:
 
 
 def list_annotations(stdout: str) -> list[str]:
-    return [line for line in stdout.splitlines() if line.startswith("::")]
+    levels = ("::error ", "::warning ", "::notice ")
+    return [line for line in stdout.splitlines() if line.startswith(levels)]
 
 
 def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(project: Path) -> None:
@@ -53,6 +54,9 @@ def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(proj
         "pass -> fail"
     )
     assert annotations[-1].startswith("::error title=And 3 more::")
+    folded = gate.stdout.partition("::group::12 findings in full\n")[2].partition("::endgroup::\n")
+    assert "neta/17..18/cpu: newly red" in folded[0]
+    assert "Blocks the merge" in folded[2]
     comment = (project / "build/comment.md").read_text()
     assert comment.startswith(
         "<!-- exporter gate -->\n### ❌ Blocks the merge: 12 of 12 changed models"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from exporter.cli.output.tables import make_summary, print_file_problems
 from exporter.cli.output.terminal import print_line, print_summary
@@ -11,7 +12,9 @@ from exporter.core.errors import ExportSummary
 from exporter.core.text import join_names, pluralize
 from exporter.processes.worker_variables import describe_untested_torch
 from exporter.program import ExportResult
+from exporter.records.baseline import FOLDER
 from exporter.records.record import KNOWN_EXAMPLE, UNPROVED_PREFIX
+from exporter.report.rows.failures import split_message
 
 
 def print_result(
@@ -47,7 +50,22 @@ def print_result(
         *others, counts = summary.lines
         summary = replace(summary, lines=(*others, *((line, None) for line in lines), counts))
     print_summary(summary, time.monotonic() - started)
+    if has_tables and not quiet:
+        print_line(f"next: {_find_next_step(result)}")
     return summary
+
+
+def _find_next_step(result: ExportResult) -> str:
+    """Return what a user would do now: repair the first red cell, or accept or compare results."""
+    by_cell, project = result.results.run.by_cell(), result.manifest.project
+    records = [by_cell.get(planned.cell) for planned in result.plan.selected]
+    for record in filter(None, records):
+        if record.status.is_red and split_message(record).fixes:
+            return f"apply the fix, then `exporter export {record.cell.model}`"
+        if record.status.is_red:
+            return f"`exporter guide {record.failure_code}` explains the first failure"
+    is_accepted = Path(project.root, project.reports, FOLDER).is_dir()
+    return "`exporter gate`" if is_accepted else "`exporter baseline` accepts these results"
 
 
 def describe_tables(result: ExportResult) -> str:

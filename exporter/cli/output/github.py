@@ -160,11 +160,13 @@ def describe_gate(result: GateResult) -> Iterator[Annotation]:
         is_better = all(each.is_improvement for each in group)
         also = [f"also {title}" for title in titles[1:]]
         places = f"promised at {', '.join((*first.locations, *first.lines))}"
-        texts = (first.change, first.cause, first.message, places, first.acceptance, first.decision)
+        fixes = [f"fix: {each}" for each in first.fixes]
+        texts = (first.change, first.cause, first.message, *fixes, first.shown_by, places)
+        more = (first.acceptance, first.decision)
         yield Annotation(
             level="notice" if is_better else level,
             title=titles[0],
-            message=". ".join(filter(None, (*texts, *first.commands, *also))),
+            message=". ".join(filter(None, (*texts, *more, *first.commands, *also))),
             location=group[0].location or entries.get(group[0].cell.model),
         )
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from exporter.cli.output.terminal import (
     choose_color,
+    find_width,
+    fold_log,
     print_error,
     print_line,
     print_problem,
@@ -29,10 +31,8 @@ from exporter.manifest.rules.layers import UNTRACKED_SECTION
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
-    AGREES,
     EQUAL_VALUES,
     NO_SETTING,
-    PROVED,
     TRACED_BRANCH,
     TRACED_NUMBERS,
     UNPROVED_PREFIX,
@@ -50,7 +50,7 @@ from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import group_by_opset, mask_numbers
 
 #: Lines of a summary that refer to the folder of a project, which a test does not have.
-_PROJECT_LINES = ("    promised at ", "    reproduce: ", "    log: ")
+_PROJECT_LINES = ("    promised at: ", "    reproduce: ", "    log: ")
 
 
 def make_summary(
@@ -180,26 +180,13 @@ def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | 
         yield f"{device_name}: {count} unavailable: {join_lines(group[0].message)}", None
 
 
-def _split_fixes(record: Record, *, verbose: bool) -> tuple[str, list[str], list[str]]:
-    """Return the message without its fixes, these fixes, and other advice.
-
-    `verbose`: Whether the advice has the list of what was tried and does not help.
-    """
-    message = record.message
-    fixes = [each for each in record.advice if PROVED in each or AGREES in each]
-    advice = [each for each in record.advice if each not in fixes and each not in message]
-    for fix in fixes:
-        message = message.replace(f"{fix}; ", "").removesuffix(f"; {fix}")
-    if not verbose:
-        folded = f"{NO_SETTING} (-v lists what was tried)"
-        advice = [folded if each.startswith(f"{NO_SETTING}: ") else each for each in advice]
-    return message, fixes, advice
-
-
 def _format_red_groups(
     manifest: Manifest, red: Sequence[Record], *, verbose: bool
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the cause, then what repairs it, then the rest; `verbose` also has what failed."""
+    """Yield labelled lines: the cause, what repairs it, what shows it, and where it is promised.
+
+    `verbose`: Whether the advice has the list of what was tried and does not help.
+    """
     groups = group_by_opset(
         red,
         lambda record: record.cell,
@@ -215,30 +202,41 @@ def _format_red_groups(
         # Without blame, all of its lines are those of the first one.
         if record.stage is Stage.SOURCE and others[0] != str(group.label):
             continue
-        expectation = f" ({join_lines(record.expectation)})" if record.expectation else ""
-        message, fixes, advice = _split_fixes(record, verbose=verbose)
-        line = f"{group.label}: {record.outcome}: {join_lines(message)}{expectation}"
-        yield line, choose_color(record.status)
-        yield from ((f"    fix: {join_lines(fix)}", None) for fix in fixes)
-        if record.stage is Stage.SOURCE and len(others) > 1:
-            yield f"    also: {join_names(others[1:])}", None
+        text = failures.split_message(record)
+        yield f"{group.label}: {record.outcome}", choose_color(record.status)
+        expectation = f" ({record.expectation})" if record.expectation else ""
         code = record.failure_code
-        yield f"    code: {code}, explained by `exporter guide {code}`", None
-        yield from ((f"    advice: {join_lines(each)}", None) for each in advice)
-        line = failures.summarize_failure(record)
-        if line and (record.blame or record.missing):
-            yield f"    {join_lines(line)}", None
-        for obstacle in record.obstacles:
-            yield f"    obstacle: {join_lines(obstacle)}", None
-        yield f"    promised at {manifest.find_model(record.cell.model).location}", None
+        labelled = [
+            ("cause", f"{text.cause}{expectation}"),
+            *(("fix", fix) for fix in text.fixes),
+            ("shown by", text.shown_by),
+        ]
+        if record.stage is Stage.SOURCE and len(others) > 1:
+            labelled.append(("also", join_names(others[1:])))
+        for each in record.advice:
+            if each not in text.fixes and each not in record.message:
+                is_folded = not verbose and each.startswith(f"{NO_SETTING}: ")
+                folded = f"{NO_SETTING} (-v lists what was tried)"
+                labelled.append(("advice", folded if is_folded else each))
+        if record.blame or record.missing:
+            labelled.append(("", failures.summarize_failure(record)))
+        labelled += [("obstacle", each) for each in record.obstacles]
+        labelled.append(("promised at", str(manifest.find_model(record.cell.model).location)))
         lines = failures.find_model_lines(record)
         # The message begins with the line of the model, if there is one.
         if lines and lines[0] not in record.message:
-            yield f"    in the model at {', '.join(lines)}", None
-        if command := failures.format_repro_command(record, manifest.project):
-            yield f"    reproduce: {command}", None
+            labelled.append(("in the model at", ", ".join(lines)))
+        labelled.append(("code", f"{code}, explained by `exporter guide {code}`"))
+        labelled.append(("reproduce", failures.format_repro_command(record, manifest.project)))
         if record.log:
-            yield f"    log: {manifest.project.build}/{record.log}", None
+            labelled.append(("log", f"{manifest.project.build}/{record.log}"))
+        for label, value in labelled:
+            if value:
+                yield (
+                    f"    {label}: {join_lines(value)}" if label else f"    {join_lines(value)}",
+                    None,
+                )
+        yield "", None
 
 
 #: The reason of a plan for the cells of an entry with a problem.
@@ -385,6 +383,13 @@ def show_plan(build_plan: BuildPlan) -> None:
 
 def show_findings(**values: object) -> None:
     """Print the `rows` of findings, or those of a `gate`, each with the lines that explain it."""
+    width = find_width()
     for line in render_script("gate.txt", **values).splitlines():
         color, _, text = line.partition("|")
-        print_line(text, color=color or None, wraps=text.startswith("    "))
+        if color in ("group", "endgroup"):
+            fold_log(color, text)
+            continue
+        is_code = text.startswith(8 * " ")
+        if is_code and width and len(text) > width:
+            text = f"{text[: width - 1]}…"
+        print_line(text, color=color or None, wraps=text.startswith("    ") and not is_code)

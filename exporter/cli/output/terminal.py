@@ -67,6 +67,12 @@ def print_document(document: FrozenModel) -> None:
     click.echo(document.to_json(), nl=False)
 
 
+def fold_log(command: str, title: str) -> None:
+    """Begin or end lines that the log of a GitHub job shows folded, below their annotations."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        click.echo(f"::{command}::{title}")
+
+
 def print_error(text: str) -> None:
     click.echo(sanitize_for_terminal(text), err=True)
 

@@ -145,6 +145,7 @@ def _create_environment(
         icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
         command=lambda words: format_command(command, *words.split(maxsplit=1)),
         fence=formats.format_fence,
+        sentence=formats.format_sentence,
         join=formats.join_escaped,
         target=formats.quote_link_target,
         breakable=_break_name,

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.core.text import (
@@ -17,6 +18,8 @@ from exporter.core.text import (
 )
 from exporter.manifest import Manifest, Project
 from exporter.records.record import (
+    AGREES,
+    PROVED,
     TRACER_PREFIX,
     CellId,
     Culprit,
@@ -92,6 +95,32 @@ def _has_script(project: Project, device_name: str) -> bool:
         return project.find_device(device_name).row.has_script
     except KeyError:  # the results have a device that the settings lack; `repro` says so
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class FailureText:
+    """The parts of a record's message."""
+
+    cause: str
+    fixes: tuple[str, ...]
+    """The changes after which the file passes all checks."""
+    shown_by: str
+    """The figures of the failed check, or "" if they are all that is known."""
+
+
+def split_message(record: Record) -> FailureText:
+    """Return the parts of a message, which a diagnosis joins: `place: cause; fix; figures`."""
+    fixes = tuple(each for each in record.advice if PROVED in each or AGREES in each)
+    cause = record.message
+    for fix in fixes:
+        cause = cause.replace(f"{fix}; ", "").removesuffix(f"; {fix}")
+    figures = next((each.message for each in record.checks if each.check == record.check), "")
+    is_split = bool(figures) and cause.endswith(f"; {figures}")
+    return FailureText(
+        cause=cause.removesuffix(f"; {figures}") if is_split else cause,
+        fixes=fixes,
+        shown_by=figures if is_split else "",
+    )
 
 
 def name_culprit(culprit: Culprit) -> str:

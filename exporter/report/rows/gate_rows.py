@@ -93,7 +93,9 @@ class FindingRow(FrozenModel):
     is_improvement: bool
     before: str
     after: str = Field(description="Of the cell whose figure grew most.")
-    message: str
+    message: str = Field(description="What is wrong, or what differs.")
+    fixes: Items[str] = Field(description="Changes after which the file passes all checks.")
+    shown_by: str = Field(description="The figures of the failed check, if `message` has a cause.")
     cause: str = Field(description="The edits since the acceptance, or empty.")
     code: str = Field(description="The code of the failure, such as `E-axis-fixed`, or empty.")
     edited: str = Field(description="FILE:LINE of the edit that causes it, or empty.")
@@ -244,6 +246,9 @@ def _build_finding_row(group: Sequence[GateFinding], facts: GateFacts, diff: str
     # A changed promise and a setting of the gate have no failure to show.
     is_failure = first.cell.model in specs and first.kind not in PROMISE_KINDS and not setting
     failure = _describe_failure(group, facts) if is_failure else _Failure()
+    text, message = failure.text, first.message
+    if text:
+        message = message.replace(facts.records[first.cell].message, text.cause)
     return FindingRow.from_fields(
         first,
         title=_name_finding(first, facts),
@@ -252,7 +257,9 @@ def _build_finding_row(group: Sequence[GateFinding], facts: GateFacts, diff: str
         owners=tuple(dict.fromkeys(filter(None, owners))),
         cells=tuple(map(str, cells)),
         after=_describe_state(group),
-        message="; ".join(filter(None, (first.message, _describe_cost(group, facts)))),
+        message="; ".join(filter(None, (message, _describe_cost(group, facts)))),
+        fixes=text.fixes if text else (),
+        shown_by=text.shown_by if text else "",
         cause=str(first.cause or ""),
         code=failure.code,
         edited=str(first.location or ""),
@@ -288,6 +295,7 @@ def _describe_state(group: Sequence[GateFinding]) -> str:
 class _Failure:
     """What a row shows of a cell that failed; the fields are those of the row."""
 
+    text: failures.FailureText | None = None
     code: str = ""
     lines: tuple[str, ...] = ()
     acceptance: str = ""
@@ -308,6 +316,7 @@ def _describe_failure(group: Sequence[GateFinding], facts: GateFacts) -> _Failur
         return _Failure(acceptance=acceptance, commands=(export,) if is_unproved else ())
     repro = failures.format_repro_command(record, project)
     return _Failure(
+        text=failures.split_message(record) if record.message in first.message else None,
         code=record.failure_code,
         lines=tuple(map(join_lines, failures.find_model_lines(record))),
         acceptance=acceptance,
@@ -401,7 +410,7 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
         )
     elif unexplained:
         fix = "restore the setting" if len(settings) == len(losses) else "fix it"
-        texts.append(f"{fix}, or accept it: {_format_update(unexplained, facts)}")
+        texts.append(f"{fix}, or accept it: `{_format_update(unexplained, facts)}`")
     waiting = {
         cell.model
         for each in losses

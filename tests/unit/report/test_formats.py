@@ -25,6 +25,7 @@ from exporter.report.formats import (
     escape_inline,
     format_code,
     format_fence,
+    format_sentence,
     join_escaped,
     quote_link_target,
 )
@@ -255,3 +256,18 @@ def test_symbols_are_one_character_of_two_columns() -> None:
 def test_a_cell_without_a_record_is_not_run() -> None:
     assert choose_mark(None) is NOT_RUN
     assert choose_mark(make_record("a/9/cpu", "crash")) is MARKS[Status.CRASH]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run `exporter export`, then commit", "run `exporter export`, then commit"),
+        ("`a` and `b`", "`a` and `b`"),
+        ("one ` backtick", "one &#96; backtick"),
+        ("`a|b` has a bar", "&#96;a&#124;b&#96; has a bar"),
+        ("`<b>` and <b>", "`<b>` and &#60;b&#62;"),
+        ("no code", "no code"),
+    ],
+)
+def test_a_sentence_keeps_its_code(text: str, expected: str) -> None:
+    assert format_sentence(text) == expected

@@ -288,7 +288,7 @@ def test_a_removed_promise_costs_releases_and_has_no_command() -> None:
 
 BLOCKED = "the policy of main lets no branch accept a loss"
 APPROVE = "; commit it, and let @ann approve the commit; then run this check again"
-COMMAND = "or accept it: exporter baseline update 'net/18/cpu' --reason \"REASON\""
+COMMAND = "or accept it: `exporter baseline update 'net/18/cpu' --reason \"REASON\"`"
 DECISIONS: list[tuple[Record, dict[str, Any], str]] = [
     (BROKEN, dict.fromkeys(("base", "manifest"), relax(accepted_here="block")), BLOCKED),
     (BROKEN, {"reviewers": {"net": "@ann"}}, COMMAND + APPROVE),
