@@ -237,6 +237,14 @@ def format_command(command: str, name: str, arguments: str = "") -> str:
     return f"{line} {arguments}" if arguments else line.removesuffix(" --")
 
 
+def rename_reference(text: str, name: str) -> str:
+    """Return a message about PyTorch's outputs with a file in its place, such as `the reference`.
+
+    The outputs of an ONNX file are the right ones if it is the source of an entry.
+    """
+    return text.replace("PyTorch's", f"{name}'s").replace("PyTorch", name)
+
+
 def replace_commands(text: str, command: str) -> str:
     """Return the text with each command in backticks in the project's form."""
     return _COMMAND.sub(

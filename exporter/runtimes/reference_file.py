@@ -95,7 +95,6 @@ class ReferenceFile:
         self.is_fast = True
         """Whether ONNX Runtime runs it in float64, and not the specification's evaluator."""
         self._exact: Session | None = None
-        self._others: list[Session] | None = None
 
     @property
     def output_names(self) -> Sequence[str]:
@@ -128,18 +127,13 @@ class ReferenceFile:
 
     def run_in_other_orders(self, inputs: Mapping[str, Array]) -> Iterator[list[OnnxValue]]:
         """Yield the outputs with more threads and with the optimizations of the runtime."""
-        if self._others is None:
-            self._others = []
-            for device in _OTHERS:
-                try:
-                    self._others.append(open_session(self.path, device))
-                except (LoadFailure, RuntimeUnavailable):
-                    continue  # an optimization that fails is no order of the operations
-        for session in self._others:
+        for device in _OTHERS:
             try:
+                # Only here, because a fork of the process has no threads of an open session.
+                session = open_session(self.path, device)
                 yield list(session.run({name: array.copy() for name, array in inputs.items()}))
-            except RunFailure:
-                continue
+            except (LoadFailure, RunFailure, RuntimeUnavailable):
+                continue  # an optimization that fails is no order of the operations
 
     def _write_wide(self) -> Path:
         path = self._scratch / "float64.onnx"

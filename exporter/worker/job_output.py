@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state
-from exporter.core.text import join_names
+from exporter.core.text import join_names, rename_reference
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.planning.plan import apply_expectations
@@ -147,7 +148,8 @@ class JobOutput:
             for fields in islice(explain(), 1 if record.undiagnosed else None):
                 known |= fields
                 advice = (*known.get("advice", ()), *record.advice)
-                yield record.model_copy(update={**known, "advice": advice}).to_json()
+                explained = record.model_copy(update={**known, "advice": advice})
+                yield self._rename_reference(explained).to_json()
 
         seconds = diagnosis_seconds(self.job.spec, len(self.job.cells()))
         with self.opened.separate():
@@ -159,6 +161,34 @@ class JobOutput:
             update = {**fields, "notes": (*each.notes, *notes)}
             write_json(self.folder.record(each.cell), each.model_copy(update=update))
 
+    def _rename_reference(self, record: Record) -> Record:
+        """Return the record with the file in place of PyTorch if the source is an ONNX file."""
+        if not self.spec.is_onnx_file:
+            return record
+        rename = partial(rename_reference, name=PurePosixPath(self.spec.source).name)
+        checks = (
+            each.model_copy(
+                update={
+                    "message": rename(each.message),
+                    "metrics": {
+                        key: rename(value) if isinstance(value, str) else value
+                        for key, value in each.metrics.items()
+                    },
+                }
+            )
+            for each in record.checks
+        )
+        update: dict[str, object] = {
+            "message": rename(record.message),
+            "checks": tuple(checks),
+            "notes": tuple(map(rename, record.notes)),
+            "advice": tuple(map(rename, record.advice)),
+        }
+        if record.blame:
+            evidence = tuple(map(rename, record.blame.evidence))
+            update["blame"] = record.blame.model_copy(update={"evidence": evidence})
+        return record.model_copy(update=update)
+
     def _list_withheld(self, *, is_failure: bool) -> tuple[str, ...]:
         """Return one text if the model reads variables that workers do not receive, else none."""
         names = self.read.list_withheld(is_failure=is_failure)
@@ -167,6 +197,7 @@ class JobOutput:
 
     def write_record(self, record: Record) -> Record:
         """Write a record with everything that it depends on, and return it."""
+        record = self._rename_reference(record)
         names = self.spec.list_data_files((record.cell.opset,))
         folder = (self.root / self.spec.manifest).parent
         steps = (folder / name for name in self.spec.step_files)

@@ -143,7 +143,7 @@ def write_anonymous_reproducer(
         ExporterError: As `write_reproducer`; ENVIRONMENT if the script fails in another way.
     """
     spec, record = reproduced.spec, reproduced.record
-    if spec.is_saved_program or spec.is_saved_script:
+    if spec.is_saved:
         message = f"{record.cell}: {spec.source} contains the weights, so no other ones can be set"
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{message}; name a class as the source")
     if record.broken_pass:

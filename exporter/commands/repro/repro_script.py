@@ -393,7 +393,7 @@ def _locate_source(spec: ModelSpec) -> dict[str, object]:
     module = ""
     attribute = ""
     is_file = False
-    if not (spec.is_saved_program or spec.is_saved_script):
+    if not spec.is_saved:
         module, attribute = split_reference(spec.source)
         if not module:
             is_file = True

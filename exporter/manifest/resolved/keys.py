@@ -232,16 +232,18 @@ class Keys(Table):
     source: Annotated[fields.Line, DEFINITION] = Field(default="")
     """`"file.py:attribute"` or `"package.module:attribute"`: a class, a function that returns a
     module, or a module, also a compiled one or an `ExportedProgram`. Or a file: `"net.pt2"`
-    (`torch.export.save`) for dynamo, `"net.pt"` (`torch.jit.save`) for TorchScript."""
+    (`torch.export.save`) for dynamo, `"net.pt"` or `"net.jit"` (`torch.jit.save`) for TorchScript.
+    `"net.onnx"` is the reference of the file `artifact`, or of the result of `passes`."""
     init: Annotated[dict[str, fields.PlainField], DEFINITION] = Field(default_factory=dict)
     """Keyword arguments for the call of the source."""
     artifact: Annotated[fields.Line, DEFINITION] = Field(default="")
     """`"files/net-{opset}.onnx"`: a file from a hub, another converter or another branch that is
     checked in place of an export; one opset needs no `{opset}`. `source` computes PyTorch's
-    outputs, and keys of the export do not apply."""
+    outputs, or is an ONNX file with the right ones. Keys of the export do not apply."""
     weights_sha256: Annotated[fields.Sha256, DEFINITION] = Field(default="")
     """The required hash of the file `weights`, or of `source` if it is a saved model (`.pt2`,
-    `.pt`). If the file has another hash, the model fails before any of its code runs."""
+    `.pt`, `.jit`, `.onnx`). If the file has another hash, the model fails before any of its code
+    runs."""
     seed: Annotated[int, Field(ge=0, lt=2**63), DEFINITION] = 0
     """The seed of torch, Python and numpy, set before the model is built and inputs are drawn."""
     mode: Mode = "eval"

@@ -383,7 +383,17 @@ class ModelSpec(Keys):
     @property
     def is_saved_script(self) -> bool:
         """Whether the source is a saved TorchScript module."""
-        return self.source.endswith(".pt")
+        return self.source.endswith((".pt", ".jit"))
+
+    @property
+    def is_onnx_file(self) -> bool:
+        """Whether the source is an ONNX file, whose outputs others are compared with."""
+        return self.source.endswith(".onnx")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the source is a file without code of the project."""
+        return self.is_saved_program or self.is_saved_script or self.is_onnx_file
 
     @property
     def data_files(self) -> tuple[str, ...]:
@@ -395,7 +405,7 @@ class ModelSpec(Keys):
 
         They are relative to the root.
         """
-        source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
+        source = (self.source,) if self.is_saved else ()
         references = [item.fill.file for item in self.inputs if item.fill.file]
         fills = (fill for case in self.cases for fill in case.fills.values())
         references += [fill.file for fill in fills if fill.file]
@@ -405,7 +415,7 @@ class ModelSpec(Keys):
         paths = [posixpath.normpath(posixpath.join(folder, name)) for name in names]
         if self.artifact:
             paths += (self.find_artifact(opset) for opset in opsets)
-        return tuple(paths)
+        return tuple(dict.fromkeys(paths))
 
     def find_artifact(self, opset: int) -> str:
         """Return the ONNX file of an opset, relative to the root."""

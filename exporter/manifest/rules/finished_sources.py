@@ -1,11 +1,16 @@
-"""Finished files (`artifact`) and saved models (`.pt2`, `.pt`): keys that do not apply to them."""
+"""Finished files and saved models (`.pt2`, `.pt`, `.jit`): keys that do not apply to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from exporter.manifest.resolved.model import OPSET_PLACEHOLDER
-from exporter.manifest.rules.layers import SAVED_MODELS, EffectiveSettings, split_variants
+from exporter.manifest.rules.layers import (
+    ONNX_FILE,
+    SAVED_MODELS,
+    EffectiveSettings,
+    split_variants,
+)
 from exporter.manifest.rules.sources import (
     check_exporter,
     check_sequences,
@@ -21,11 +26,12 @@ from exporter.manifest.syntax.values import (
 )
 
 _ARTIFACT = ("artifact",)
+_FILE = "an ONNX file"
 #: Options that describe the file; the others control an export.
 _FILE_OPTIONS = frozenset(
     {"custom_opsets", "export_params", "external_data", "keep_initializers_as_inputs"}
 )
-_NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove it"
+_NOT_EXPORTED = "does not apply to {}, which is not exported; remove it"
 
 
 def resolve_artifact(entry: EffectiveSettings) -> str:
@@ -33,8 +39,12 @@ def resolve_artifact(entry: EffectiveSettings) -> str:
 
     If there is none, check that an exporter can write the files.
     """
+    if entry.settings.source.endswith(ONNX_FILE):
+        _check_own_keys(entry, _FILE)
     if entry.settings.artifact:
-        return _resolve_file(entry)
+        return _resolve_file(entry, "artifact")
+    if entry.settings.source.endswith(ONNX_FILE):
+        return _resolve_file(entry, "source")
     check_exporter(entry)
     check_sequences(entry)
     if entry.settings.source.endswith(SAVED_MODELS):
@@ -42,11 +52,14 @@ def resolve_artifact(entry: EffectiveSettings) -> str:
     return ""
 
 
-def _resolve_file(entry: EffectiveSettings) -> str:
+def _resolve_file(entry: EffectiveSettings, key: str) -> str:
+    """Return the file of the key `artifact`, or of `source` if that is the file to prove."""
     settings = entry.settings
-    text = settings.artifact
+    text = str(getattr(settings, key))
     for key_path in _list_export_keys(entry):
-        entry.add_problem(key_path, _NOT_EXPORTED)
+        entry.add_problem(
+            key_path, _NOT_EXPORTED.format(_FILE if key == "source" else "an `artifact`")
+        )
     if not text.endswith(".onnx"):
         entry.add_problem(_ARTIFACT, f"expected a file with the suffix .onnx, got {quote(text)}")
         return text
@@ -55,13 +68,18 @@ def _resolve_file(entry: EffectiveSettings) -> str:
     if len(settings.opsets) > 1 and OPSET_PLACEHOLDER not in text:
         example = f"{text.removesuffix('.onnx')}-{OPSET_PLACEHOLDER}.onnx"
         message = f"each of the opsets {format_opsets(settings.opsets)} needs a file of its own"
+        if key == "source":
+            fix = "one opset, or name the files of the others as `artifact`"
+            entry.add_problem(("opsets",), f"{message}, and `source` is one; keep {fix}")
+            return text
         entry.add_problem(
             _ARTIFACT, f"{message}; write {OPSET_PLACEHOLDER} in the path: {quote(example)}"
         )
         return text
     for opset in settings.opsets:
-        entry.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
-    return entry.relate(_ARTIFACT, text)
+        if key == "artifact":
+            entry.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
+    return entry.relate((key,), text)
 
 
 def _list_export_keys(entry: EffectiveSettings) -> Iterator[KeyPath]:
@@ -84,6 +102,27 @@ def _list_export_keys(entry: EffectiveSettings) -> Iterator[KeyPath]:
                 yield ("overrides", index, "options", key)
 
 
+def _check_own_keys(entry: EffectiveSettings, subject: str) -> None:
+    """Report keys of a model whose file has its weights, its mode and its precision."""
+    settings = entry.settings
+    if ("weights",) in entry.origins:
+        entry.add_problem(("weights",), f"{subject} contains its own weights; remove this key")
+    if settings.mode == "train":
+        entry.add_problem(("mode",), f"{subject} has the mode of its capture; remove this key")
+    if settings.precision is not None:
+        message = f"{subject} has the precision of its capture; remove this key"
+        entry.add_problem(("precision",), message)
+    if subject == _FILE:
+        _check_init(entry, subject)
+        if settings.export_device != "cpu":
+            entry.add_problem(("export_device",), f"{subject} runs on the CPU; remove this key")
+
+
+def _check_init(entry: EffectiveSettings, subject: str) -> None:
+    if entry.settings.init:
+        entry.add_problem(("init",), f"{subject} takes no init arguments; remove this key")
+
+
 def _check_saved_source(entry: EffectiveSettings) -> None:
     """Report keys and exporters that do not apply to a saved model."""
     settings = entry.settings
@@ -93,18 +132,10 @@ def _check_saved_source(entry: EffectiveSettings) -> None:
     exporter: ExporterName = "torchscript"
     if settings.source.endswith(".pt2"):
         subject, exporter = "a saved program", "dynamo"
-        if ("weights",) in entry.origins:
-            entry.add_problem(("weights",), f"{subject} contains its own weights; remove this key")
-        if settings.mode == "train":
-            message = f"{subject} has the mode of its capture; remove this key"
-            entry.add_problem(("mode",), message)
-        if settings.precision is not None:
-            message = f"{subject} has the precision of its capture; remove this key"
-            entry.add_problem(("precision",), message)
-    elif not settings.source.endswith(".pt"):
+        _check_own_keys(entry, subject)
+    elif not settings.source.endswith(SAVED_MODELS):
         return
-    if settings.init:
-        entry.add_problem(("init",), f"{subject} takes no init arguments; remove this key")
+    _check_init(entry, subject)
     message = f"only {EXPORTER_TITLES[exporter]} can export {subject}"
     for variant in split_variants(entry):
         settings = variant.settings

@@ -50,7 +50,9 @@ from exporter.manifest.syntax.values import (
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: The option with a list of types of modules.
 FUNCTIONS = "export_modules_as_functions"
-SAVED_MODELS = (".pt2", ".pt")
+SAVED_MODELS = (".pt2", ".pt", ".jit")
+#: The suffix of a source that is a finished file: the oracle of others.
+ONNX_FILE = ".onnx"
 #: Where the ways to get such a file in CI are described.
 UNTRACKED_SECTION = "docs/ci.md, section 'Weights that git does not have'"
 
@@ -179,7 +181,7 @@ class EffectiveSettings:
     def check_source(self, key_path: KeyPath, text: str) -> str:
         """Check a source and return it relative to the model's own manifest."""
         location, _, attribute = text.rpartition(":")
-        if not location and text.endswith(SAVED_MODELS):
+        if not location and text.endswith((*SAVED_MODELS, ONNX_FILE)):
             return self.check_file(key_path, text)
         if location.endswith(".py"):
             return self.check_function(key_path, text)
@@ -194,7 +196,7 @@ class EffectiveSettings:
                 self._check_attribute(key_path, file, name, attribute)
             return text
         hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
-        if location.endswith(SAVED_MODELS):
+        if location.endswith((*SAVED_MODELS, ONNX_FILE)):
             hint = f"; a saved model has no attributes, use {quote(location)}"
         form = '"file.py:attribute" or "package.module:attribute"'
         self.add_problem(key_path, f"expected {form}, got {quote(text)}{hint}")

@@ -9,6 +9,7 @@ from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.model import Override
 from exporter.manifest.rules.layers import (
     FUNCTIONS,
+    ONNX_FILE,
     EffectiveSettings,
     resolve_condition,
     resolve_tolerance,
@@ -36,7 +37,9 @@ _CONDITIONS = ("opset", "device")
 def resolve_options(entry: EffectiveSettings) -> dict[str, Plain]:
     """Return the options of the entry, after a check of these and of those of its overrides."""
     options = entry.settings.options.list_explicit()
-    is_exported = entry.has_valid("artifact") and not entry.settings.artifact
+    settings = entry.settings
+    is_file = settings.artifact or settings.source.endswith(ONNX_FILE)
+    is_exported = entry.has_valid("artifact", "source") and not is_file
     if is_exported and entry.has_valid("exporter", "capture", "opsets", "overrides"):
         _check_options(entry, ("options",), options, None)
         for index, table in enumerate(entry.settings.overrides):

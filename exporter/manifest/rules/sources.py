@@ -1,8 +1,8 @@
 """Resolve the source of a model: weights, finished files, dependencies.
 
 A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, a TorchScript module
-(`.pt`) to TorchScript. An `artifact` belongs to none, because it is not exported. The worker
-applies the names of the weights after it has built the model.
+(`.pt`, `.jit`) to TorchScript. An `artifact` and an ONNX file belong to none, because they are not
+exported. The worker applies the names of the weights after it has built the model.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from exporter.manifest.resolved.model import (
     StateNames,
 )
 from exporter.manifest.rules.layers import (
+    ONNX_FILE,
     SAVED_MODELS,
     EffectiveSettings,
     split_variants,
@@ -171,9 +172,9 @@ def resolve_weights_names(entry: EffectiveSettings) -> StateNames:
 
 def resolve_weights_hash(entry: EffectiveSettings) -> str:
     settings = entry.settings
-    has_file = ("weights",) in entry.origins or settings.source.endswith(SAVED_MODELS)
+    has_file = ("weights",) in entry.origins or settings.source.endswith((*SAVED_MODELS, ONNX_FILE))
     if settings.weights_sha256 and not has_file:
-        message = "needs the key `weights`, or a saved model (.pt2, .pt) as `source`"
+        message = "needs the key `weights`, or a saved model (.pt2, .pt, .jit, .onnx) as `source`"
         entry.add_problem(("weights_sha256",), message)
     return settings.weights_sha256
 

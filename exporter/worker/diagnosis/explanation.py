@@ -35,6 +35,7 @@ from exporter.worker.diagnosis.fault_analysis import (
     REFERENCE_SECONDS,
     analyze_fault,
 )
+from exporter.worker.diagnosis.reference_files import explain_against_file
 from exporter.worker.diagnosis.remedies import (
     DRAWS,
     LOOP,
@@ -53,6 +54,7 @@ from exporter.worker.diagnosis.remedies import (
 from exporter.worker.diagnosis.replay import SampleReplay
 from exporter.worker.export.attempts import Captures, OpsetExport
 from exporter.worker.inputs.call import build_tensor_call
+from exporter.worker.model.onnx_model import OnnxModel
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.model_lines import find_node_line, quote_line
@@ -198,6 +200,15 @@ def explain_record(
     record: Record, opset_export: OpsetExport, checked: CheckedFile, device: Device
 ) -> Explanation:
     """Yield the culprit, if a runtime rejects the file or a check that runs the file failed."""
+    if isinstance(opset_export.model, OnnxModel):
+        yield from explain_against_file(opset_export.model, record, checked, device)
+    else:
+        yield from _explain_against_pytorch(record, opset_export, checked, device)
+
+
+def _explain_against_pytorch(
+    record: Record, opset_export: OpsetExport, checked: CheckedFile, device: Device
+) -> Explanation:
     text = record.message
     line = ""
     sentence = ""

@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+import onnx
 
+from exporter.checks.model_file import list_external_files, read_model
 from exporter.records.record import Divergence
-from exporter.runtimes.session import OnnxValue
+from exporter.runtimes import Session
+from exporter.runtimes.reference_file import open_plain_session
+from exporter.runtimes.session import Array, OnnxValue
 from exporter.worker.diagnosis.runtime_values import (
     BATCH_SIZE,
     FileGraph,
     GraphValues,
+    RuntimeValues,
     measure_error,
 )
+
+#: Bytes of files whose nodes are compared one by one.
+_MOST_BYTES = 1 << 30
+
+
+def find_first_difference(
+    files: tuple[Path, Path],
+    inputs: Mapping[str, Array],
+    reference_inputs: Mapping[str, Array],
+    open_file: Callable[[Path], Session],
+    folder: Path,
+) -> Divergence | None:
+    """Return the first value of a file that differs from that of its name in another file.
+
+    `files`: The file, and the one with the right values.
+    `folder`: A folder for copies; None is returned for files that are too large for them.
+    """
+    copies = [
+        _copy_alone(path, folder / f".alone{number}.onnx") for number, path in enumerate(files)
+    ]
+    try:
+        file, reference = copies
+        if file is None or reference is None:
+            return None
+        values = RuntimeValues("the file", file, inputs, open_file)
+        trusted = RuntimeValues("the reference", reference, reference_inputs, open_plain_session)
+        return DivergenceSearch(FileGraph(file), values, trusted).find()
+    finally:
+        for copy in filter(None, copies):
+            copy.unlink()
+
+
+def _copy_alone(path: Path, target: Path) -> Path | None:
+    """Return a copy with its external data inside, None if the file is too large for one."""
+    external = [path.parent / name for name in list_external_files(read_model(path))]
+    if path.stat().st_size + sum(each.stat().st_size for each in external) > _MOST_BYTES:
+        return None
+    onnx.save(onnx.load(str(path)), str(target))
+    return target
 
 
 class DivergenceSearch:

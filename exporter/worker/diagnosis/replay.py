@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -105,6 +106,21 @@ def find_failing_sample(
             if result.status is not Status.PASS:
                 return sample
     return None
+
+
+#: A smaller error, as a share of the scale, shows that two outputs are exchanged.
+_EQUAL = 1e-4
+
+
+def find_exchanged_outputs(
+    names: Sequence[str], actual: Sequence[OnnxValue], expected: Sequence[OnnxValue]
+) -> str:
+    """Return the first two outputs that have each other's values, or ""."""
+    for one, other in combinations(range(len(names)), 2):
+        is_one = measure_error(actual[one], expected[other]) < _EQUAL
+        if is_one and measure_error(actual[other], expected[one]) < _EQUAL:
+            return f"the outputs '{names[one]}' and '{names[other]}' are exchanged"
+    return ""
 
 
 def measure_distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> float:

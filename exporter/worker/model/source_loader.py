@@ -36,6 +36,7 @@ from exporter.worker.model import captured_models
 from exporter.worker.model.generation import require_package
 from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.model.model_kinds import Model, ScriptedFunction, is_compiled
+from exporter.worker.model.onnx_model import load_file
 from exporter.worker.model.replay import is_replay, refuse_work
 from exporter.worker.model.weight_files import load_weights
 from exporter.worker.process.failure import Failure, report_invalid_entry, wrap_errors
@@ -71,6 +72,10 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         require_hash(spec, folder)
         torch_device = _resolve_device(spec)
         search_project(root)
+        if spec.is_onnx_file:
+            file: Model = load_file(folder / spec.source, spec)
+            store(file)
+            return file
         if spec.is_saved_program:
             model: Any = torch.export.load(folder / spec.source)
         elif spec.is_saved_script:
@@ -264,7 +269,7 @@ class LoadedModel:
 
 def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     """Return the model, compared with builds of its own and of another seed in forks."""
-    if spec.is_saved_program or spec.is_saved_script:
+    if spec.is_saved:
         return LoadedModel(model=load_model(spec, root))
     import_source(spec, root)  # once for all builds
     is_import_drawn = has_drawn(spec.seed)

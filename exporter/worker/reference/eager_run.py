@@ -36,6 +36,7 @@ from exporter.worker.model import captured_models
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.onnx_model import OnnxModel
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
@@ -320,6 +321,8 @@ def build_float64_model(model: Model) -> tuple[Model | None, str]:
 
     It is a copy. If the weights are large, they are in a file; see `large_float64.py`.
     """
+    if isinstance(model, OnnxModel):
+        return model.widen(), ""
     try:
         if _has_large_weights(model):
             return large_float64.build_model(model, _copy_in_float64), ""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from exporter.runtimes.session import Array
+from exporter.worker.model.onnx_model import compute_in_other_order
 from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
@@ -111,7 +112,7 @@ def round_differently(seed: int) -> Iterator[None]:
             return internals.tree_map(lambda value: change(value, value), result)
         return result
 
-    with create_mode(run):
+    with create_mode(run), compute_in_other_order(seed):
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exporter.commands.verify.child.file_differences import GraphValue
+from exporter.checks.file_differences import GraphValue
 from exporter.commands.verify.client import PairOptions
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.runtimes import RunFailure

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import onnx
 from onnx import ModelProto
 
-from exporter.checks.model_file import (
-    UnreadableModel,
-    find_external_data_problems,
-    list_external_files,
-    read_model,
-)
-from exporter.checks.protocol import CheckedFile
-from exporter.checks.sample_checks import check_axes, check_parity, check_values
-from exporter.checks.structure_checks import explain_missing_kernel, find_foreign_operators
-from exporter.checks.validity_checks import check_determinism, check_placement, check_power
-from exporter.commands.verify.child.file_differences import (
+from exporter.checks.file_differences import (
     Difference,
     GraphValue,
     compare_interfaces,
@@ -34,16 +22,25 @@ from exporter.commands.verify.child.file_differences import (
     read_opsets,
     read_outputs,
 )
+from exporter.checks.model_file import (
+    UnreadableModel,
+    find_external_data_problems,
+    read_model,
+)
+from exporter.checks.protocol import CheckedFile
+from exporter.checks.sample_checks import check_axes, check_parity, check_values
+from exporter.checks.structure_checks import explain_missing_kernel, find_foreign_operators
+from exporter.checks.validity_checks import check_determinism, check_placement, check_power
 from exporter.commands.verify.child.file_inputs import DrawnSet, InputDraw, name_axes
 from exporter.commands.verify.child.reference_samples import ReferenceSamples
 from exporter.commands.verify.client import FILES_CHECK, SIGNATURE_CHECK, WEIGHTS_CHECK, PairOptions
 from exporter.core.device_name import DeviceName
 from exporter.core.files import hash_file
-from exporter.core.text import join_names
+from exporter.core.text import join_names, rename_reference
 from exporter.gate.verify_report import DeviceVerdict, hash_settings
 from exporter.jobs import JobFolder
 from exporter.manifest import Axis, Bound, Device, Input, ModelSpec, Output, Tolerance
-from exporter.records.record import CheckResult, Divergence, Status
+from exporter.records.record import CheckResult, Status
 from exporter.report.rows.failure_reasons import describe_divergence
 from exporter.runtimes import (
     LoadFailure,
@@ -52,11 +49,10 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
-from exporter.runtimes.reference_file import ReferenceFile, open_plain_session
-from exporter.runtimes.session import Array, OnnxValue, list_items
-from exporter.worker.diagnosis.first_divergence import DivergenceSearch
-from exporter.worker.diagnosis.replay import find_failing_sample
-from exporter.worker.diagnosis.runtime_values import FileGraph, RuntimeValues, measure_error
+from exporter.runtimes.reference_file import ReferenceFile
+from exporter.runtimes.session import OnnxValue, list_items
+from exporter.worker.diagnosis.first_divergence import find_first_difference
+from exporter.worker.diagnosis.replay import find_exchanged_outputs, find_failing_sample
 
 #: The name of the reference in messages.
 NAME = "the reference"
@@ -71,10 +67,6 @@ _CHECKS = (
     check_axes,
     check_values,
 )
-#: Bytes of files whose nodes are compared one by one.
-_MOST_BYTES = 1 << 30
-#: A smaller error, as a share of the scale, shows that two outputs are exchanged.
-_EQUAL = 1e-4
 
 
 class FilePair(Exception):
@@ -151,7 +143,7 @@ def _report(
 def _name_reference(text: str) -> str:
     """Return a message of the checks with the file in place of PyTorch, and options as the fix."""
     text = _TOLERANCE.sub(r"pass `--atol \1 --rtol \2`", text)
-    return text.replace("PyTorch's", f"{NAME}'s").replace("PyTorch", NAME)
+    return rename_reference(text, NAME)
 
 
 def _judge(check: str, difference: Difference) -> CheckResult:
@@ -334,32 +326,17 @@ class _Pair:
         except RunFailure:
             return ""
         names = [output.name for output in checked.spec.outputs]
-        for one, other in combinations(range(len(names)), 2):
-            is_one = measure_error(actual[one], data.outputs[other]) < _EQUAL
-            if is_one and measure_error(actual[other], data.outputs[one]) < _EQUAL:
-                return f"the outputs '{names[one]}' and '{names[other]}' are exchanged"
-        divergence = self._find_first(data.inputs, device)
-        return f"the first difference: {describe_divergence(divergence)}" if divergence else ""
-
-    def _find_first(self, inputs: Mapping[str, Array], device: Device) -> Divergence | None:
+        if exchanged := find_exchanged_outputs(names, actual, data.outputs):
+            return exchanged
         pairs = pair_values(*map(read_inputs, self.protos))
-        renamed = {other.name: inputs[one.name] for one, other in pairs}
-        file = _copy_alone(self.file, self.folder / "file.onnx")
-        reference = _copy_alone(self.reference, self.folder / "reference.onnx")
-        if file is None or reference is None:
-            return None
-        values = RuntimeValues("the file", file, inputs, partial(open_session, device=device))
-        trusted = RuntimeValues(NAME, reference, renamed, open_plain_session)
-        return DivergenceSearch(FileGraph(file), values, trusted).find()
-
-
-def _copy_alone(path: Path, target: Path) -> Path | None:
-    """Return a copy with its external data inside, None if the file is too large for one."""
-    external = [path.parent / name for name in list_external_files(read_model(path))]
-    if path.stat().st_size + sum(each.stat().st_size for each in external) > _MOST_BYTES:
-        return None
-    onnx.save(onnx.load(str(path)), str(target))
-    return target
+        divergence = find_first_difference(
+            (self.file, self.reference),
+            data.inputs,
+            {other.name: data.inputs[one.name] for one, other in pairs},
+            partial(open_session, device=device),
+            self.folder,
+        )
+        return f"the first difference: {describe_divergence(divergence)}" if divergence else ""
 
 
 def _make_output(name: str, value: OnnxValue) -> Output:

@@ -119,3 +119,38 @@ def test_bad_artifacts_have_a_message(
 def test_options_that_describe_the_file_apply(tmp_path: Path) -> None:
     keys = 'artifact = "files/net-17.onnx"\noptions.custom_opsets = { "com.microsoft" = 1 }'
     assert load_model(tmp_path, keys).options == {"custom_opsets": {"com.microsoft": 1}}
+
+
+SOURCE = ONE.replace("models/vision.py:AlexNet", "files/net-17.onnx")
+
+
+def test_a_file_as_the_source_is_the_file_to_prove(tmp_path: Path) -> None:
+    spec = load_model(tmp_path, "", SOURCE)
+    assert spec.is_onnx_file
+    assert spec.find_artifact(17) == "manifests/files/net-17.onnx"
+    assert spec.data_files == ("manifests/files/net-17.onnx",)
+    spec = load_model(tmp_path, 'artifact = "files/net-18.onnx"', SOURCE)
+    assert spec.data_files == ("manifests/files/net-17.onnx", "manifests/files/net-18.onnx")
+    assert choose_route(spec, 17).exporter == "file"
+
+
+@pytest.mark.parametrize(
+    ("keys", "entry", "message"),
+    [
+        ('exporter = "dynamo"', SOURCE, "does not apply to an ONNX file, which is not exported"),
+        ("init = { a = 1 }", SOURCE, "an ONNX file takes no init arguments"),
+        ('precision = "float16"', SOURCE, "an ONNX file has the precision of its capture"),
+        ('mode = "train"', SOURCE, "an ONNX file has the mode of its capture"),
+        ('weights = "files/w.pt"', SOURCE, "an ONNX file contains its own weights"),
+        ('export_device = "cuda"', SOURCE, "an ONNX file runs on the CPU"),
+        ("", SOURCE.replace("17\n", "[17, 18]\n"), "and `source` is one; keep one opset, or name"),
+        ("", SOURCE.replace("17.onnx", "16.onnx"), "does not exist"),
+        ("", SOURCE.replace('17.onnx"', '17.onnx:net"'), "a saved model has no attributes"),
+    ],
+)
+def test_keys_of_a_model_do_not_apply_to_a_file(
+    keys: str, entry: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ExporterError) as caught:
+        load_model(tmp_path, keys, entry)
+    assert message in str(caught.value)

@@ -198,7 +198,7 @@ def compare_weights(
     return difference
 
 
-def _list_tensors(proto: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+def list_tensors(proto: ModelProto) -> Iterator[tuple[str, TensorProto]]:
     """Yield the stored tensors of the main graph by the names of their values."""
     yield from ((tensor.name, tensor) for tensor in proto.graph.initializer)
     for node in proto.graph.node:
@@ -209,7 +209,7 @@ def _list_tensors(proto: ModelProto) -> Iterator[tuple[str, TensorProto]]:
 
 def _read_weights(proto: ModelProto, folder: Path) -> dict[str, _Weight]:
     weights = {}
-    for name, tensor in _list_tensors(proto):
+    for name, tensor in list_tensors(proto):
         digest = hashlib.sha256(_read_array(tensor, folder).tobytes()).hexdigest()
         weights[name] = _Weight(tensor=tensor, digest=f"{tensor.data_type} {digest}")
     return weights
@@ -245,7 +245,7 @@ def _count_operators(proto: ModelProto) -> Counter[tuple[str, str, str]]:
 
 def list_tables(proto: ModelProto) -> Iterator[tuple[str, int]]:
     """Yield each input that selects rows of a stored table, with the number of rows."""
-    rows = {name: tensor.dims for name, tensor in _list_tensors(proto)}
+    rows = {name: tensor.dims for name, tensor in list_tensors(proto)}
     sources: dict[str, str] = {item.name: item.name for item in read_inputs(proto)}
     for node in proto.graph.node:
         names = list(node.input)
