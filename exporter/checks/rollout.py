@@ -11,6 +11,7 @@ import numpy as np
 from exporter.checks.comparison.compare_samples import apply_sample_noise, compare_values
 from exporter.checks.comparison.tensor_limit import choose_limit
 from exporter.checks.comparison.tolerance import ComparedOutput
+from exporter.checks.next_token import apply_search
 from exporter.checks.protocol import CheckedFile, DamagedSample, RuntimeCheck, SampleData
 from exporter.jobs import Reference, Sample
 from exporter.records.record import CheckResult, Status
@@ -72,6 +73,8 @@ class _Rollout:
     """The inputs of the next step that outputs of this one feed."""
     max_abs: float = 0.0
     of_limit: float = 0.0
+    inputs: list[Mapping[str, Array]] = field(default_factory=list)
+    """PyTorch's inputs of each step of this loop."""
     ties: int = 0
     """Steps with another token that is as good as PyTorch's."""
     selected: list[Array] = field(default_factory=list)
@@ -85,6 +88,7 @@ class _Rollout:
         """Run a step of the file, compare it with PyTorch's, and return the problem or ""."""
         spec = self.checked.spec
         states = {} if sample.begins else self.states
+        self.inputs = [*([] if sample.begins else self.inputs), data.inputs]
         inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
         try:
             values = session.run(inputs)
@@ -133,13 +137,21 @@ class _Rollout:
         return ""
 
     def _select(self, logits: Array, expected: Array, checked_output: ComparedOutput) -> str:
-        """Select the token with the largest logit, and compare it with PyTorch's.
+        """Select the token with the largest logit or score, and compare it with PyTorch's.
 
         PyTorch's token is used if both differ by no more than the errors of their logits, or if a
         share of equal tokens is promised.
         """
-        tokens, right = logits.argmax(-1), expected.argmax(-1)
-        chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
+        scores, expected_scores = logits, expected
+        if generate := checked_output.checked.spec.generate:
+            scores, expected_scores = (
+                apply_search(generate.search, each[:, -1], self.inputs)[:, None]
+                for each in (logits, expected)
+            )
+        tokens, right = scores.argmax(-1), expected_scores.argmax(-1)
+        chosen, best = (
+            np.take_along_axis(expected_scores, each[..., None], -1) for each in (tokens, right)
+        )
         margin = float((best - chosen).max())
         is_worse = margin > find_tie_margin(expected, checked_output)
         if np.isnan(logits).any() or (is_worse and self.checked.spec.tokens is None):
@@ -171,10 +183,12 @@ def _report(
 
 
 def find_tie_margin(logits: Array, checked_output: ComparedOutput) -> float:
-    """Return the largest difference of two of PyTorch's logits that is within their errors."""
+    """Return the largest difference of two tokens' scores that is within PyTorch's errors."""
+    generate = checked_output.checked.spec.generate
+    penalty = generate.search.repetition_penalty if generate else 1.0
     limit, _ = choose_limit(logits, None, checked_output)
     scale = float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))
-    return 2 * limit.allowed_error(scale) if limit else 0.0
+    return 2 * max(penalty, 1 / penalty) * limit.allowed_error(scale) if limit else 0.0
 
 
 def _judge_tokens(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from itertools import compress
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ CACHE = "cache"
 
 class GenerationConfig:
     def __init__(self, **values: Any) -> None:
-        self.values = values
+        vars(self).update(values)
 
 
 class Layer:
@@ -82,7 +83,7 @@ class PreTrainedModel(nn.Module):
         calls: list[dict[str, Any]] = []
         logits: list[Tensor] = []
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        ids, cache = input_ids, None
+        ids, texts, cache = input_ids, input_ids, None
         for _ in range(steps):
             positions = (mask.cumsum(-1) - 1).clamp(0)[:, -ids.shape[1] :]
             calls.append({"input_ids": ids, "position_ids": positions})
@@ -91,16 +92,36 @@ class PreTrainedModel(nn.Module):
             returned = self(**calls[-1])
             cache, mask = returned[CACHE], nn.functional.pad(mask, (0, 1), value=1)
             logits.append(returned["logits"][:, -1])
-            ids = logits[-1].argmax(-1, keepdim=True)
+            ids = self.choose_tokens(logits[-1], texts, mask[:, :-1], is_first=len(logits) == 1)
+            texts = torch.cat([texts, ids], 1)
         return calls, logits
+
+    def choose_tokens(
+        self, logits: Tensor, texts: Tensor, mask: Tensor, *, is_first: bool
+    ) -> Tensor:
+        """Return the next tokens; the package writes each setting in another way than the loop."""
+        settings, scores = vars(self.generation_config), logits.clone()
+        penalty = settings.get("repetition_penalty")
+        size = settings.get("no_repeat_ngram_size") or 0
+        for row, text, is_text in zip(scores, texts.tolist(), mask.tolist(), strict=True):
+            for token in {*compress(text, is_text)} if penalty else ():
+                row[token] = row[token] * penalty if row[token] < 0 else row[token] / penalty
+            for end in range(size, len(text) + 1) if size else ():
+                part = text[end - size : end]
+                if part[:-1] == text[len(text) - size + 1 :]:
+                    row[part[-1]] = -torch.inf
+        names = ["suppress_tokens", *(["begin_suppress_tokens"] if is_first else [])]
+        for name in names:
+            scores[:, settings.get(name) or []] = -torch.inf
+        return scores.argmax(-1, keepdim=True)
 
     def generate(
         self, input_ids: Tensor, max_new_tokens: int, attention_mask: Tensor, **_: Any
     ) -> SimpleNamespace:
         assert attention_mask.shape == input_ids.shape
-        return SimpleNamespace(
-            logits=self.run_greedily(input_ids, max_new_tokens, attention_mask)[1]
-        )
+        calls, logits = self.run_greedily(input_ids, max_new_tokens + 1, attention_mask)
+        tokens = [call["input_ids"] for call in calls]
+        return SimpleNamespace(logits=logits[:-1], sequences=torch.cat(tokens, 1))
 
 
 # The functions of the module `exporters.utils`.

@@ -36,6 +36,7 @@ from exporter.records.record import (
     TRACED_BRANCH,
     TRACED_NUMBERS,
     UNPROVED_PREFIX,
+    UNPROVED_SETTINGS,
     WITHHELD_NOTE,
     CellId,
     Record,
@@ -106,6 +107,9 @@ def make_summary(
     )
 
 
+_SHOWN_NOTES = (f"{UNPROVED_PREFIX}{EQUAL_VALUES}", f"{UNPROVED_PREFIX}{UNPROVED_SETTINGS}")
+
+
 def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
     """Yield a line for each text about variables, reads and traces, with the models."""
     models: dict[str, dict[str, None]] = {}
@@ -117,7 +121,7 @@ def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
                     texts.append(f"the trace keeps one branch: {note}")
                 elif any(kind in note for kind in TRACED_NUMBERS):
                     texts.append(f"the trace keeps one number: {note}")
-                elif note.startswith(f"{UNPROVED_PREFIX}{EQUAL_VALUES}"):
+                elif note.startswith(_SHOWN_NOTES):
                     texts.append(note)
         untracked = " and ".join(record.untracked)
         if untracked:

@@ -102,5 +102,7 @@ def _print_result(result: PublishResult, dest: Path) -> None:
             print_error(f"{name}: published although it is red: {candidate.warning}")
         if weights := candidate.records[0].initial_weights:
             print_line(f"    weights: {weights}, not trained")
+        if settings := candidate.records[0].unproved_settings:
+            print_line(f"    not proved: {settings}")
     for note in result.notes:
         print_line(f"    {note}")

@@ -29,7 +29,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import join_lines
 from exporter.jobs import is_weights_name
 from exporter.manifest import Device, ModelSpec
-from exporter.manifest.resolved.keys import DECODER
+from exporter.manifest.resolved.keys import DECODER, Search
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Status
@@ -347,6 +347,7 @@ def write_descriptions(
         ExporterError: MANIFEST if the project's template `card.md` is invalid.
     """
     pairs = zip(devices, publication.records, strict=True)
+    missing_in_genai = list_missing_in_genai(spec)
     card = render(
         "card.md",
         templates,
@@ -357,6 +358,7 @@ def write_descriptions(
         devices=devices,
         runtimes=tuple(format_runtime(*pair, publication.tools) for pair in pairs),
         has_example=(folder / EXAMPLE).exists(),
+        missing_in_genai=missing_in_genai,
     )
     atol = max((item.atol for item in publication.allowed), default=0.0)
     rtol = max((item.rtol for item in publication.allowed), default=0.0)
@@ -365,14 +367,22 @@ def write_descriptions(
     write_text(folder / CARD, card)
     is_decoder = spec.generate is not None and spec.generate.part == DECODER
     names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
-    is_pair = any(".encoder." in item.name for item in spec.inputs)  # unknown to GenAI
-    for name in names[: 1 if is_pair else 2]:
+    for name in names[: 1 if missing_in_genai else 2]:
         write_text(folder / name, render(name, templates, spec=spec))
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)
     lines = (f"{hash_file(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
     write_text(folder / SUMS, "".join(lines))
+
+
+def list_missing_in_genai(spec: ModelSpec) -> tuple[str, ...]:
+    """Return what ONNX Runtime GenAI lacks for a decoder with the tokens of `generate`."""
+    is_pair = any(".encoder." in item.name for item in spec.inputs)
+    search = spec.generate.search if spec.generate else Search()
+    names = ("suppress_tokens", "begin_suppress_tokens")
+    settings = (name for name in names if getattr(search, name))
+    return (*(("the cache of an encoder",) if is_pair else ()), *settings)
 
 
 def read_contract(folder: Path) -> ModelSpec:

@@ -96,8 +96,10 @@ def format_generator(
 ) -> str:
     """Return the manifest file of a model that generates, with an entry for each part."""
     lines = ["#:schema manifest.schema.json", "format = 1"]
-    tokens = measured["tokens"].items()
-    words = [f"{name} = {json.dumps(each)}" for name, each in tokens if each is not None]
+    tokens = dict(measured["tokens"])
+    search = _inline(tokens.pop("search", {}))
+    words = [f"{name} = {json.dumps(each)}" for name, each in tokens.items() if each is not None]
+    words += [f"search = {search.as_string()}"] if search else []
     settings = {DECODER: ["steps = 32", *words], ENCODER: ['part = "encoder"']}
     for part, tables in measured["parts"].items():
         lines += ["", f"[models.{name_part(id, part)}]", f"source = {json.dumps(source.text)}"]

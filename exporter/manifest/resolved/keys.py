@@ -180,6 +180,19 @@ DECODER: Final = "decoder"
 ENCODER: Final = "encoder"
 
 
+class Search(Table):
+    """The settings of the model's own `generate` that the proved loop has, too."""
+
+    repetition_penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """The divisor of the logits of tokens in the text so far, the factor of negative ones."""
+    no_repeat_ngram_size: Annotated[int, Field(ge=0)] = 0
+    """The length of the sequences of tokens that no text has twice; 0 for none."""
+    suppress_tokens: Items[Annotated[int, Field(ge=0)]] = ()
+    """The tokens that are never selected."""
+    begin_suppress_tokens: Items[Annotated[int, Field(ge=0)]] = ()
+    """The tokens that are not selected first."""
+
+
 class Generate(Table):
     """A decoder of transformers with a cache, proved by the tokens of `generate`."""
 
@@ -195,6 +208,9 @@ class Generate(Table):
     that it has all steps."""
     padding: int = 0
     """The token of padding: that of `generate`, if it has one."""
+    search: Search = Search()
+    """`{ repetition_penalty = 1.2 }`: settings that change the tokens, those of `generate`. One
+    that is left out is not proved, and a note has its name."""
 
 
 class Rollout(Table):

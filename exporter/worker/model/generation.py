@@ -17,7 +17,7 @@ import torch
 from exporter.core.errors import suggest_nearest
 from exporter.core.text import join_names, shorten
 from exporter.manifest import ModelSpec
-from exporter.manifest.resolved.keys import DECODER, ENCODER, Generate
+from exporter.manifest.resolved.keys import DECODER, ENCODER, Generate, Search
 from exporter.records.record import UNPROVED_SETTINGS, Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure, wrap_errors
@@ -153,8 +153,10 @@ class GeneratorPart(torch.nn.Module):
                 inputs |= {name: inputs[name][:, :, :0] for name in caches}
                 yield Loop(f"prompt {rows} x {length}, ", inputs, prompt)
 
-    def generate_logits(self, request: Mapping[str, Any], steps: int) -> tuple[torch.Tensor, ...]:
-        """Return the logits `[batch, vocabulary]` of greedy `generate` for each next token."""
+    def generate_tokens(
+        self, request: Mapping[str, Any], steps: int
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+        """Return the logits `[batch, vocabulary]` and tokens `[batch, 1]` of greedy `generate`."""
         (model,) = self.generator
         with wrap_calls(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
@@ -164,7 +166,8 @@ class GeneratorPart(torch.nn.Module):
                 output_logits=True,
                 return_dict_in_generate=True,
             )
-        return tuple(generated.logits)
+        tokens = generated.sequences[:, -len(generated.logits) :]
+        return tuple(generated.logits), tokens.split(1, dim=1)
 
     def _run(self, call: dict[str, Any]) -> Any:
         with _utils().apply_patches("dynamo"):  # a sliding window keeps all tokens, as in the file
@@ -216,8 +219,8 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             message = f"`generate` of the model has {join_names(problems)}; correct the entry, or "
             message += "the `generation_config` of the model"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
-        dropped = tuple(_list_dropped_settings(model))
-        model = _simplify_generation(model)
+        dropped = tuple(_list_dropped_settings(model, generate.search))
+        model = _simplify_generation(model, generate.search)
         module = _build_part(model, generate.part, _draw_prompt(model, 2, 5, 5))
     fix = f"correct the interface; `exporter add {spec.source} --dry-run` prints it"
     for kind, actual, declared in (
@@ -269,6 +272,11 @@ def _find_token_problems(model: Any, generate: Generate) -> Iterator[str]:
             fits = set(usual or ()) <= set(chosen) if name == "end" else usual in (None, chosen)
             if not (is_left_out or fits):
                 yield f"{name} = {usual}, the entry has {list(chosen) if name == 'end' else chosen}"
+        for name in _list_changed(generate.search):
+            usual, chosen = _read_setting(model, name), getattr(generate.search, name)
+            if chosen != usual:
+                shown = [shorten(str(each), _LENGTH_OF_SETTING) for each in (usual, chosen)]
+                yield f"search.{name} = {shown[0]}, the entry has {shown[1]}"
 
 
 def convert_part(model: Any, spec: ModelSpec, inputs: Tensors, opset: int) -> ir.Model:
@@ -400,6 +408,8 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
     """
     with use_seed(spec.seed), torch.no_grad():
         tokens = _read_special_tokens(_require_generator(model))
+        search = Search(**{name: _read_setting(model, name) for name in Search.model_fields})
+        tokens["search"] = {name: getattr(search, name) for name in _list_changed(search)}
         model = _simplify_generation(model)
         require_package()
         is_pair, parts = model.config.is_encoder_decoder, {}
@@ -450,8 +460,11 @@ def _name_dim(base: int, more_rows: int, longer: int, single: int, wider: int) -
     return base if single == base else "length"
 
 
-#: Settings that change the tokens of a greedy `generate`, with the values that change nothing.
+#: Settings that change the tokens of `generate`, with the values that change nothing. None does
+#: not, either; `Search` has those that a loop over the file has, too.
 _SETTINGS: Mapping[str, tuple[Any, ...]] = {
+    "do_sample": (False,),
+    "token_healing": (False,),
     "num_beams": (1,),
     "num_beam_groups": (1,),
     "penalty_alpha": (0.0,),
@@ -462,7 +475,9 @@ _SETTINGS: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids"), ([],)),
     **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "forced_decoder_ids"), ()),
     **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty"), ()),
+    **dict.fromkeys(("watermarking_config", "dola_layers", "stop_strings"), ()),
 }
+_NEUTRAL = Search()
 _LENGTH_OF_SETTING = 40
 
 
@@ -470,23 +485,41 @@ def list_unproved_settings(model: torch.nn.Module) -> Iterator[str]:
     """Yield a text about the settings of `generate` that a loop over the file does not have."""
     if isinstance(model, GeneratorPart) and model.dropped:
         names = join_names(model.dropped, len(model.dropped))
-        yield f"{UNPROVED_SETTINGS}{names}: the proved loop takes the largest logit of each step"
+        known = [name for name in Search.model_fields if f" {name} = " in f" {names}"]
+        fix = f"; declare {join_names(known)} in `generate.search` of the entry" if known else ""
+        text = f"{names}: the proved loop takes the largest logit of each step{fix}"
+        yield f"{UNPROVED_SETTINGS}{text}"
 
 
-def _list_dropped_settings(model: Any) -> Iterator[str]:
+def _list_dropped_settings(model: Any, search: Search) -> Iterator[str]:
     """Yield each setting of the model's `generate` that `_simplify_generation` removes."""
     for name, neutral in _SETTINGS.items():
         value = getattr(model.generation_config, name, None)
-        if value is not None and value not in neutral:
+        if value is not None and value not in neutral and name not in _list_changed(search):
             yield f"{name} = {shorten(str(value), _LENGTH_OF_SETTING)}"
 
 
-def _simplify_generation(model: Any) -> Any:
-    """Return the model with a greedy `generate`: no end, no forced and no suppressed tokens."""
+def _read_setting(model: Any, name: str) -> Any:
+    """Return a setting of the model's `generate`, as an entry has it."""
+    value = getattr(model.generation_config, name, None)
+    if value is None:
+        return getattr(_NEUTRAL, name)
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+def _list_changed(search: Search) -> list[str]:
+    """Return the names of the settings that change tokens."""
+    return [name for name, value in search if value != getattr(_NEUTRAL, name)]
+
+
+def _simplify_generation(model: Any, search: Search = _NEUTRAL) -> Any:
+    """Return the model with a greedy `generate`: no end, and no settings but those of an entry."""
     model = copy.copy(model)
     usual = model.generation_config
     names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
-    model.generation_config = type(usual)(**{name: getattr(usual, name, None) for name in names})
+    kept = {name: getattr(usual, name, None) for name in names}
+    kept |= {name: getattr(usual, name) for name in _list_changed(search)}
+    model.generation_config = type(usual)(**kept)
     return model
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from exporter.checks.next_token import apply_search
 from exporter.checks.protocol import CheckedFile, hash_sample, write_sample
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec
+from exporter.manifest.resolved.keys import Search
 from exporter.records.record import Stage, Status
 from exporter.runtimes import Session
 from exporter.worker.inputs.call import Array, Tensors, to_numpy
@@ -54,13 +56,16 @@ def compute_reference(
         _require_no_generator(model)
     wide_model = build_float64_model(model)[0]
     samples: list[Sample] = []
+    search = spec.generate.search if spec.generate else Search()
     feeds = spec.rollout.feeds if spec.rollout else {}
     for loop in loops:
         steps = _count_steps(spec, loop)
         generated: tuple[torch.Tensor, ...] = ()
+        tokens: tuple[torch.Tensor, ...] = ()
         if isinstance(model, GeneratorPart) and loop.request and steps:
-            generated = model.generate_logits(loop.request, steps)
-        inputs = loop.inputs
+            generated, tokens = model.generate_tokens(loop.request, steps)
+        has_settings = bool(tokens) and search != Search()
+        inputs, calls = loop.inputs, list[dict[str, Array]]()
         wide_inputs = dict(inputs)
         for number in range(steps):
             index = len(samples)
@@ -71,7 +76,12 @@ def compute_reference(
             samples.append(sample.model_copy(update={"name": name, "begins": number == 0}))
             if generated:
                 outputs = _require_generated(spec, name, outputs, generated[number])
+            if has_settings:
+                calls.append({each: to_numpy(inputs[each]) for each in inputs})
+                _require_tokens(search, name, generated[number], tokens[number], calls)
             following = advance_inputs(spec, inputs, outputs)
+            if has_settings and "input_ids" in feeds.values():
+                following["input_ids"] = tokens[number]
             # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
             wide_inputs = dict(following)
             for source, target in feeds.items():
@@ -173,6 +183,26 @@ def _require_generated(
     return (*outputs[:position], expected[:, None].to(value.dtype), *outputs[position + 1 :])
 
 
+def _require_tokens(
+    search: Search,
+    name: str,
+    logits: torch.Tensor,
+    tokens: torch.Tensor,
+    steps: Sequence[Mapping[str, Array]],
+) -> None:
+    """Fail if `generate` has another token than a loop with the settings of the entry."""
+    values = to_numpy(logits)
+    scores = apply_search(search, values, steps)
+    chosen = scores.argmax(-1)
+    margins = scores.max(-1) - np.take_along_axis(scores, to_numpy(tokens), -1)[:, 0]
+    if (margins > 1e-6 * np.abs(values).max()).any():
+        row = int(margins.argmax())
+        message = f"rollout: {name}, row {row + 1}: `generate` selects token {int(tokens[row])}, a "
+        message += f"loop with `generate.search` of the entry {chosen[row]}; remove what differs "
+        message += "from `search`, so that a note has its name"
+        raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+
+
 def measure_sizes(items: Sequence[Input], inputs: Tensors) -> dict[str, int]:
     return {
         dim: size
@@ -256,6 +286,6 @@ def make_loops(
             states["input_ids"] = states["input_ids"][:, -1:].argmax(-1)
 
     def run_pytorch() -> None:
-        model.generate_logits(prompt.request, len(calls))
+        model.generate_tokens(prompt.request, len(calls))
 
     return (run_file, run_pytorch, len(calls)) if calls else None

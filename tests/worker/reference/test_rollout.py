@@ -16,11 +16,13 @@ import pytest
 import torch
 
 from exporter.checks.protocol import CheckedFile
+from exporter.checks.rollout import check_rollout
 from exporter.commands.recording.entry import format_generator, format_interface
 from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.resolved.keys import Generate
+from exporter.records.record import Status
 from exporter.report.pages.templates import render
 from exporter.worker.model import generation
 from exporter.worker.model.generation import measure_interface, select_part
@@ -70,11 +72,10 @@ def load_decoder(folder: Path) -> ModelSpec:
     [
         ({}, ""),
         ({"num_beams": 1, "repetition_penalty": 1.0, "suppress_tokens": []}, ""),
-        ({"temperature": 0.5, "do_sample": True}, ""),
-        (
-            {"num_beams": 4, "suppress_tokens": [3, 5]},
-            "num_beams = 4, suppress_tokens = [3, 5]",
-        ),
+        ({"temperature": 0.5, "do_sample": False}, ""),
+        ({"do_sample": True}, "do_sample = True"),
+        ({"num_beams": 4, "min_length": 3}, "num_beams = 4, min_length = 3"),
+        ({"suppress_tokens": [3, 5]}, "suppress_tokens = [3, 5]"),
     ],
 )
 def test_settings_of_generate_that_no_loop_has_are_named(
@@ -86,7 +87,13 @@ def test_settings_of_generate_that_no_loop_has_are_named(
     part = generation.select_part(model, spec, spec.generate)
     texts = list(generation.list_unproved_settings(part))
     end = "the proved loop takes the largest logit of each step"
+    if "suppress_tokens" in settings:
+        end += "; declare suppress_tokens in `generate.search` of the entry"
     assert texts == ([f"the tokens of `generate` with {text}: {end}"] if text else [])
+    declared = {"search": {"suppress_tokens": (3, 5)}}
+    if text.startswith("suppress"):
+        part = generation.select_part(model, spec, Generate.model_validate(declared))
+        assert not list(generation.list_unproved_settings(part))
 
 
 def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
@@ -120,9 +127,12 @@ def test_a_model_with_other_states_is_named(
         others = {"keys": keys, "values": values} if is_hybrid else {}
         vars(layer).update(others, conv_states=[keys[:, 0, :1]])
 
-    def run(model: PreTrainedModel, *_: object, **__: object) -> dict[str, object]:
+    def run(model: PreTrainedModel, input_ids: torch.Tensor, **_: object) -> dict[str, object]:
         layers = [tiny_transformers.Layer(*torch.zeros(2, 2, 2, 5, 8)) for _ in range(2)]
-        return {"logits": torch.zeros(2, 5, 64), cache: tiny_transformers.Cache(layers)}
+        return {
+            "logits": torch.zeros(len(input_ids), 5, 64),
+            cache: tiny_transformers.Cache(layers),
+        }
 
     monkeypatch.setattr(tiny_transformers.Layer, "__init__", keep)
     monkeypatch.setattr(PreTrainedModel, "forward", run)
@@ -263,20 +273,98 @@ def test_the_loop_of_a_measurement_has_the_tokens_of_generate(
         run_file()
         run_pytorch()
         prompt = next(each for each in model.list_loops(spec) if "1 x 1," in each.name)
-        expected = [int(each.argmax()) for each in model.generate_logits(prompt.request, 4)]
+        expected = [int(each) for each in model.generate_tokens(prompt.request, 4)[1]]
     assert (len(selected), count) == (4, 4)
     assert (selected == expected) is is_fed
     plain = replace(context, spec=spec.model_copy(update={"generate": None}))
     assert make_loops(model, plain, File()) is None
 
 
-def test_the_published_loop_has_the_tokens_of_generate(
+SETTINGS: dict[str, dict[str, object]] = {
+    "none": {},
+    "penalty": {"repetition_penalty": 1.5},
+    "n-grams": {"no_repeat_ngram_size": 2},
+    "no token twice": {"no_repeat_ngram_size": 1},
+    "suppressed": {"suppress_tokens": [3, 5, 9], "begin_suppress_tokens": [4, 10]},
+    "all": {"repetition_penalty": 0.7, "no_repeat_ngram_size": 3, "suppress_tokens": [9]},
+}
+
+
+def load_searcher(folder: Path, settings: dict[str, object]) -> tuple[ModelSpec, PreTrainedModel]:
+    """Return the entry that `exporter add` writes for a model with these settings, and the model.
+
+    Its own tokens have the largest logits, so that all settings have an effect.
+    """
+    torch.manual_seed(0)
+    model = PreTrainedModel()
+    vars(model.generation_config).update(settings)
+    measured = measure_interface(model, SPEC)
+    files = {
+        "manifests/nets.py": "def net(): ...\n",
+        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured),
+        "manifests/net.interface.toml": format_interface("net", measured),
+    }
+    spec = load_project(make_project(folder, files)).models[0]
+    assert spec.rollout is not None
+    rollout = spec.rollout.model_copy(update={"steps": 6})
+    return spec.model_copy(update={"rollout": rollout}), model
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_file_has_the_tokens_of_generate_with_its_settings(tmp_path: Path, name: str) -> None:
+    settings = SETTINGS[name]
+    spec, source = load_searcher(tmp_path, settings)
+    assert spec.generate is not None
+    model = select_part(source, spec, spec.generate)
+    assert not list(generation.list_unproved_settings(model))
+
+    class File:
+        output_names = tuple(item.name for item in spec.outputs)
+        best = 0
+
+        def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            with torch.no_grad():
+                outputs = model(*(torch.tensor(inputs[item.name]) for item in spec.inputs))
+            values = [outputs[item.name].numpy() for item in spec.outputs]
+            values[0][..., self.best] += 99 * bool(self.best)
+            return values
+
+    with torch.no_grad():
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+    reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+    checked = CheckedFile(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
+    assert check_rollout(checked, File(), "cpu").status is Status.PASS
+    wrong = File()
+    wrong.best = 63
+    result = check_rollout(checked, wrong, "cpu")
+    assert "step 1 of 18: the file selects token 63 in place of" in result.message
+
+
+def test_a_setting_with_another_meaning_than_in_the_loop_is_red(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    spec = load_decoder(tmp_path)
-    torch.manual_seed(0)
-    source = PreTrainedModel()
-    model = select_part(source, spec, Generate())
+    spec, source = load_searcher(tmp_path, SETTINGS["penalty"])
+    assert spec.generate is not None
+    model = select_part(source, spec, spec.generate)
+
+    def choose(
+        _: PreTrainedModel, logits: torch.Tensor, *__: object, **___: object
+    ) -> torch.Tensor:
+        return logits.argmax(-1, keepdim=True)
+
+    monkeypatch.setattr(PreTrainedModel, "choose_tokens", choose)
+    message = r"row \d: `generate` selects token \d+, a loop with `generate.search` of the entry"
+    with torch.no_grad(), pytest.raises(Failure, match=message):
+        compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_published_loop_has_the_tokens_of_generate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    spec, source = load_searcher(tmp_path, SETTINGS[name])
+    assert spec.generate is not None
+    model = select_part(source, spec, spec.generate)
 
     class Session:
         def __init__(self, path: Path) -> None:
@@ -294,8 +382,8 @@ def test_the_published_loop_has_the_tokens_of_generate(
                 outputs = model(*(torch.tensor(values[item.name]) for item in spec.inputs))
             return [outputs[item.name].numpy() for item in spec.outputs]
 
-    for name in ("genai_config.json", "generate.py"):
-        (tmp_path / name).write_text(render(name, tmp_path, spec=spec))
+    for file in ("genai_config.json", "generate.py"):
+        (tmp_path / file).write_text(render(file, tmp_path, spec=spec))
     (tmp_path / "contract.json").write_text(spec.to_json())
     config = json.loads((tmp_path / "genai_config.json").read_text())
     assert (config["model"]["pad_token_id"], config["model"]["context_length"]) == (0, 64)
@@ -304,6 +392,8 @@ def test_the_published_loop_has_the_tokens_of_generate(
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     ids = torch.tensor([[9, 9, 3, 4, 5], [6, 7, 8, 9, 10]])
     with torch.no_grad():
-        expected = source.generate(ids, max_new_tokens=9, attention_mask=mask).logits
-    tokens = np.stack([each.argmax(-1).numpy() for each in expected], 1)
+        expected = source.generate(ids, max_new_tokens=9, attention_mask=mask)
+    tokens = expected.sequences[:, 5:].numpy()
     assert np.array_equal(namespace["generate"](ids.numpy(), 9, mask.numpy()), tokens)
+    greedy = np.stack([each.argmax(-1).numpy() for each in expected.logits], 1)
+    assert np.array_equal(tokens, greedy) is (name == "none"), "no setting has an effect"

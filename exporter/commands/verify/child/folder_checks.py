@@ -16,6 +16,7 @@ import numpy as np
 from exporter.checks.comparison.compare_samples import apply_sample_noise
 from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.checks.next_token import apply_search
 from exporter.checks.protocol import CheckedFile, DamagedSample
 from exporter.checks.rollout import find_tie_margin, list_loops
 from exporter.commands.publish.child import DamagedFolder, open_samples, prove_folder
@@ -24,6 +25,7 @@ from exporter.commands.publish.published_folder import (
     SUMS,
     Publication,
     find_hash_problems,
+    list_missing_in_genai,
     list_special_files,
     list_unlisted_files,
 )
@@ -39,6 +41,7 @@ from exporter.core.text import join_lines, join_names, pluralize
 from exporter.gate.verify_report import DeviceVerdict, hash_settings
 from exporter.jobs import Sample
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable
 from exporter.runtimes.graph_walk import normalize_domain
@@ -46,7 +49,9 @@ from exporter.worker.model.kernels import load_kernels
 
 _GENAI = "onnxruntime_genai"
 _NO_GENAI = "not installed; install 'onnx-exporter-matrix[genai]' to compare its tokens"
-_GREEDY = {"do_sample": False, "num_beams": 1, "min_length": 0, "repetition_penalty": 1.0}
+_GREEDY = {"do_sample": False, "num_beams": 1, "min_length": 0}
+#: The settings of `generate` that both have; the option is that of the entry.
+_SETTINGS = ("repetition_penalty", "no_repeat_ngram_size")
 #: Other settings of a session may load code, write a file or select a device.
 _SESSION_KEYS = frozenset({"log_id", "intra_op_num_threads", "graph_optimization_level"})
 #: Problems in a message.
@@ -204,7 +209,9 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
         try:
             if not loops:
                 raise ValueError("the published folder has no prompts; publish the entry again")
-            generate = _open_package(item.path, spec, is_alone=is_alone)
+            if missing := list_missing_in_genai(spec):
+                raise ValueError(f"ONNX Runtime GenAI has no {join_names(missing)}")
+            generate, unused = _open_package(item.path, spec, is_alone=is_alone)
             for steps in loops:
                 compared = compare_tokens(steps, checked, generate)
                 count, equal = count + compared[0], equal + compared[1]
@@ -214,6 +221,8 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
             if is_alone:
                 message += "; rows of different lengths ran alone, because padding on the right "
                 message += "is part of its sliding window"
+            if unused:
+                message += f"; not with the {join_names(unused)} of its `search`"
             if equal < (spec.tokens or 0) * count:
                 raise ValueError(f"{message}; a share of {spec.tokens:g} is promised")
             status = Status.PASS
@@ -224,8 +233,10 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
 
 def _open_package(
     package: Path, spec: ModelSpec, *, is_alone: bool
-) -> Callable[..., Iterator[Any]]:
+) -> tuple[Callable[..., Iterator[Any]], list[str]]:
     """Return the function that generates, if the configuration is safe and fits the entry.
+
+    The second value has the settings of its search that the entry does not have.
 
     `is_alone`: Whether rows of different lengths run one after the other, without padding.
     """
@@ -241,11 +252,13 @@ def _open_package(
     caches = [item.shape for item in spec.inputs if item.name.endswith(".key")]
     if not spec.generate or not caches:
         raise ValueError("the entry is no decoder with `generate`, so it has no prompts")
+    options = _GREEDY | {name: getattr(spec.generate.search, name) for name in _SETTINGS}
     expected = {"num_hidden_layers": len(caches), "eos_token_id": [*spec.generate.end]}
     expected |= zip(("num_key_value_heads", "head_size"), caches[0][1::2], strict=True)
     try:
         content = read_regular_file((package / GENAI_CONFIG).resolve(), CELL_LIMIT)
-        model = json.loads(content, object_pairs_hook=read_table)["model"]
+        config = json.loads(content, object_pairs_hook=read_table)
+        model, search = config["model"], dict(config.get("search", {}))
         padding = int(model["pad_token_id"])
         if (
             padding not in spec.generate.end
@@ -261,6 +274,11 @@ def _open_package(
     ]
     if problems:
         raise ValueError(f"{GENAI_CONFIG}: {'; '.join(problems)}; correct one of them")
+    unused = [
+        f"{name} = {search[name]}"
+        for name in options
+        if search.get(name, options[name]) != options[name]
+    ]
     genai = import_module(_GENAI)
     opened = genai.Model(genai.Config(str(package)))
 
@@ -271,8 +289,8 @@ def _open_package(
             yield from map(np.concatenate, zip_longest(*columns, fillvalue=[padding]))
             return
         parameters = genai.GeneratorParams(opened)
-        options = {"batch_size": len(rows), "max_length": length + steps, **_GREEDY}
-        parameters.set_search_options(**options)
+        sizes = {"batch_size": len(rows), "max_length": length + steps}
+        parameters.set_search_options(**sizes, **options)
         generator = genai.Generator(opened, parameters)
         padded = [[*row, *[padding] * (length - len(row))] for row in rows]
         generator.append_tokens(np.array(padded, np.int32))
@@ -280,7 +298,7 @@ def _open_package(
             generator.generate_next_token()
             yield np.array(generator.get_next_tokens())
 
-    return generate
+    return generate, unused
 
 
 def compare_tokens(
@@ -299,9 +317,11 @@ def compare_tokens(
     data = [checked.samples.read(folder, checked.spec) for folder in folders]
     prompt = data[0].inputs["input_ids"]
     mask = data[0].inputs.get("attention_mask", np.ones_like(prompt))
-    end = checked.spec.generate.end if checked.spec.generate else ()
+    generator = checked.spec.generate or Generate()
+    search, end = generator.search, generator.end
     texts = [row[is_text].tolist() for row, is_text in zip(prompt, mask != 0, strict=True)]
-    ended = np.zeros(len(texts), bool)
+    # `no_repeat_ngram_size` counts tokens of padding, too, which are at another place here.
+    ended = (mask == 0).any(1) & (search.no_repeat_ngram_size > 0)
     count = 0
     equal = 0
     tokens = generate(texts, len(steps))
@@ -309,6 +329,7 @@ def compare_tokens(
         if ended.all():
             break
         logits = np.asarray(data[number].outputs[position])[:, -1]
+        logits = apply_search(search, logits, [each.inputs for each in data[: number + 1]])
         right, chosen = logits.argmax(-1), next(tokens, None)
         if chosen is None:
             raise ValueError(f"{step.name}: the text ends before token {right[~ended][0]}")

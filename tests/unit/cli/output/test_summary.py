@@ -102,6 +102,19 @@ def test_initial_weights_have_a_line() -> None:
     assert find_line() == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "is_shown"),
+    [
+        ("the tokens of `generate` with num_beams = 4: the proved loop has no beams", True),
+        ("branches were not searched", False),
+    ],
+)
+def test_settings_of_generate_that_are_not_proved_have_a_line(text: str, *, is_shown: bool) -> None:
+    record = make_record("a/9/cpu", notes=(f"not proved: {text}",))
+    lines = [line for line, _ in make_summary(MANIFEST, PLAN, make_run(record)).lines]
+    assert (f"a: not proved: {text}" in lines) is is_shown
+
+
 def test_models_with_some_initial_weights_have_lines_of_their_own() -> None:
     def record(model: str, text: str) -> Record:
         return make_record(f"{model}/18/cpu", notes=(f"{INITIAL_WEIGHTS}{text}",))

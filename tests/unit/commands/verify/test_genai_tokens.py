@@ -19,7 +19,7 @@ from exporter.commands.verify.child import folder_checks
 from exporter.commands.verify.client import PublishedFile
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, Output, Rollout
-from exporter.manifest.resolved.keys import Generate
+from exporter.manifest.resolved.keys import Generate, Search
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import make_reference
 from tests.unit.factory import make_record, make_spec
@@ -91,6 +91,8 @@ class Package(ModuleType):
         self.set_search_options = self.__dict__.update
 
     set_search_options: Any
+    repetition_penalty: float
+    do_sample: bool
     is_padded = is_sliding = False
 
     def append_tokens(self, padded: np.ndarray[Any, Any]) -> None:
@@ -121,6 +123,7 @@ def check(
     tokens: float | None = None,
     axes: Mapping[str, int] = MappingProxyType({}),
     has_prompt: bool = True,
+    generate: Generate | None = SPEC.generate,
 ) -> tuple[CheckResult, Package]:
     item = write_folder(folder, config, axes, has_prompt=has_prompt)
     names = [path.relative_to(folder).as_posix() for path in folder.glob("rollout/*/*.pb")]
@@ -139,7 +142,7 @@ def check(
     package.is_sliding = bool(axes)
     monkeypatch.setitem(sys.modules, "onnxruntime_genai", package)
     monkeypatch.setattr(folder_checks, "version", lambda _: "0.18.0")
-    spec = SPEC.model_copy(update={"tokens": tokens})
+    spec = SPEC.model_copy(update={"tokens": tokens, "generate": generate})
     return folder_checks.check_tokens(item, publication, spec), package
 
 
@@ -150,6 +153,45 @@ def test_equal_tokens_pass_up_to_the_end_of_each_row(
     # One token of the first row, which ends, and four of the second.
     message = "ONNX Runtime GenAI 0.18.0 selects the 5 tokens of 1 prompt"
     assert (result.status, result.message) == (Status.PASS, message)
+
+
+@pytest.mark.parametrize(
+    ("search", "end"),
+    [
+        ({"repetition_penalty": 1.0, "num_beams": 1, "top_k": 5}, "of 1 prompt"),
+        (
+            {"repetition_penalty": 1.2, "do_sample": True},
+            "; not with the do_sample = True, repetition_penalty = 1.2 of its `search`",
+        ),
+    ],
+)
+def test_settings_of_the_folder_that_the_entry_lacks_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: dict[str, object], end: str
+) -> None:
+    result, package = check(tmp_path, monkeypatch, json.dumps({**CONFIG, "search": search}))
+    assert result.status is Status.PASS
+    assert result.message.endswith(end)
+    assert (package.repetition_penalty, package.do_sample) == (1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"repetition_penalty": 1.5}, "selects the 5 tokens of 1 prompt"),
+        ({"no_repeat_ngram_size": 3}, "selects the 4 tokens of 1 prompt"),  # no row with padding
+        ({"suppress_tokens": (1,)}, "ONNX Runtime GenAI has no suppress_tokens"),
+    ],
+)
+def test_settings_of_the_entry_are_those_of_the_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: dict[str, object], message: str
+) -> None:
+    generate = Generate(steps=4, end=(2,), search=Search.model_validate(search))
+    result, package = check(tmp_path, monkeypatch, generate=generate)
+    assert message in result.message
+    if "GenAI has no" in message:
+        assert (result.status, package.opened) == (Status.FAIL, [])
+    else:
+        assert vars(package).items() >= search.items()
 
 
 def test_a_folder_without_prompts_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

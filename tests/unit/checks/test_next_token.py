@@ -1,0 +1,42 @@
+"""The settings of `generate` change the scores of the next token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.checks.next_token import apply_search
+from exporter.manifest.resolved.keys import Search
+
+LOGITS = np.array([[-4.0, 4.0, 1.0, 2.0]])
+OUT = -np.inf
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "mask", "expected"),
+    [
+        ({}, [0, 1], [1, 1], [-4, 4, 1, 2]),
+        ({"repetition_penalty": 2}, [0, 1, 1], [1, 1, 1], [-8, 2, 1, 2]),
+        ({"repetition_penalty": 2}, [0, 1, 1], [0, 1, 1], [-4, 2, 1, 2]),  # 0 is padding
+        ({"no_repeat_ngram_size": 1}, [1, 3], [1, 1], [-4, OUT, 1, OUT]),
+        ({"no_repeat_ngram_size": 2}, [3, 1, 2, 3], [1, 1, 1, 1], [-4, OUT, 1, 2]),
+        ({"no_repeat_ngram_size": 3}, [3, 1], [1, 1], [-4, 4, 1, 2]),
+        ({"no_repeat_ngram_size": 3}, [3, 1, 2, 3, 1], [1] * 5, [-4, 4, OUT, 2]),
+        ({"suppress_tokens": (1, 3)}, [0], [1], [-4, OUT, 1, OUT]),
+        ({"begin_suppress_tokens": (1,)}, [0], [1], [-4, OUT, 1, 2]),
+    ],
+)
+def test_a_setting_changes_the_scores_of_its_tokens(
+    settings: dict[str, Any], text: list[int], mask: list[int], expected: list[float]
+) -> None:
+    step = {"input_ids": np.array([text]), "attention_mask": np.array([mask])}
+    scores = apply_search(Search(**settings), LOGITS, [step])
+    assert scores.tolist() == [expected]
+
+
+def test_tokens_are_suppressed_at_the_begin_only() -> None:
+    steps = [{"input_ids": np.array([[0, 3]])}, {"input_ids": np.array([[2]])}]
+    search = Search(begin_suppress_tokens=(1,), repetition_penalty=2)
+    assert apply_search(search, LOGITS, steps).tolist() == [[-8, 4, 0.5, 1]]
