@@ -517,9 +517,9 @@ def _simplify_generation(model: Any, search: Search = _NEUTRAL) -> Any:
     model = copy.copy(model)
     usual = model.generation_config
     names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
-    kept = {name: getattr(usual, name, None) for name in names}
-    kept |= {name: getattr(usual, name) for name in _list_changed(search)}
-    model.generation_config = type(usual)(**kept)
+    settings = {name: getattr(usual, name, None) for name in names}
+    settings |= {name: getattr(usual, name) for name in _list_changed(search)}
+    model.generation_config = type(usual)(**settings)
     return model
 
 
