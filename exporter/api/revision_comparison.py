@@ -175,7 +175,8 @@ def compare_with_revision(
     findings = compare_results(revision.baseline, run, promised, gate)
     reported = {finding.cell for finding in findings}
     relaxed_states = find_state_changes(revision.baseline, branch.states, promised, gate)
-    changed_states = find_state_changes(branch.baseline, branch.states, promised, gate)
+    changed_states = [*find_state_changes(branch.baseline, branch.states, promised, gate)]
+    shown = {(each.cell, each.before, each.after) for each in changed_states}
     # If a removed cell was accepted, it has the finding `missing` already.
     relaxed = (
         finding
@@ -185,6 +186,11 @@ def compare_with_revision(
             ),
             *_find_unread_entries(revision, promised),
             *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
+            *(
+                each
+                for each in _find_changed_defaults(revision, run, promised)
+                if (each.cell, each.before, each.after) not in shown
+            ),
         )
         if finding.cell in promised or finding.cell not in reported
     )
@@ -205,6 +211,21 @@ def compare_with_revision(
         *(_apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)),
     ]
     return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
+
+
+def _find_changed_defaults(
+    revision: ProjectState, run: RunRecord, promised: Collection[CellId]
+) -> Iterator[GateFinding]:
+    """Yield each promise of the revision that another release of a package with defaults changed.
+
+    The package is installed in one release only, so entries of both sides have the same defaults.
+    """
+    if revision.manifest.project.extends:
+        states = describe_states(revision.manifest, run, revision.baseline)
+        gate = revision.manifest.project.gate
+        for each in find_state_changes(revision.baseline, states, promised, gate):
+            if each.kind is FindingKind.CONTRACT:
+                yield each
 
 
 def _find_unread_entries(

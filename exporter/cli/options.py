@@ -44,7 +44,7 @@ def json_option(document: type[FrozenModel]) -> Callable[[Callable[..., int]], C
 
 
 def complete(values: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return the completion of a value for the shell: `cells`, `tags`, `opsets` or `devices`."""
+    """Return the completion of a value: `cells`, `tags`, `owners`, `opsets` or `devices`."""
 
     def list_values(context: click.Context, _: click.Parameter, word: str) -> list[str]:
         # 110 ms that a no-op does not need.
@@ -61,7 +61,11 @@ def complete(values: str) -> Callable[[click.Context, click.Parameter, str], lis
             names = [str(cell) for each in models for cell in list_cells(each) if has_model]
             names += [each.id for each in models if not has_model]
         else:
-            names = [str(name) for each in models for name in getattr(each, values)]
+            names = [
+                str(name)
+                for each in models
+                for name in ((each.owner,) if values == "owners" else getattr(each, values))
+            ]
         return [name for name in dict.fromkeys(names) if name.startswith(word)]
 
     return list_values
@@ -93,6 +97,13 @@ def _add_filters(function: Callable[..., int]) -> Callable[..., int]:
         help="Only models with this tag; repeatable.",
     )
     @click.option(
+        "--owner",
+        "owners",
+        multiple=True,
+        shell_complete=complete("owners"),
+        help="Only models of this owner; repeatable.",
+    )
+    @click.option(
         "--opset",
         "opsets",
         multiple=True,
@@ -111,11 +122,14 @@ def _add_filters(function: Callable[..., int]) -> Callable[..., int]:
     def call_with_selection(
         cells: tuple[str, ...],
         tags: tuple[str, ...],
+        owners: tuple[str, ...],
         opsets: tuple[int, ...],
         devices: tuple[str, ...],
         **others: object,
     ) -> int:
-        selection = Selection(patterns=cells, tags=tags, opsets=opsets, devices=devices)
+        selection = Selection(
+            patterns=cells, tags=tags, owners=owners, opsets=opsets, devices=devices
+        )
         return function(selection, **others)
 
     return call_with_selection

@@ -320,7 +320,7 @@ def load_layers(
             missing_files={name: tuple(ids) for name, ids in project.missing_files.items()},
         ),
         layers={entry.id: entry for entry in reversed(entries)},
-        files=frozenset(project.files),
+        files=frozenset(filter(None, (*project.files, settings.package_file))),
     )
 
 
@@ -364,7 +364,7 @@ def _merge_entries(
     graph: InheritanceGraph, settings: ProjectSettings, project_facts: ProjectFacts
 ) -> list[EffectiveSettings]:
     """Return each entry over all layers below it, with its copies of repeated tables."""
-    project_layer = (settings.layer,) if settings.layer else ()
+    project_layer = [each for each in (settings.package_layer, settings.layer) if each]
     entries = []
     for inherited in graph.entries:
         report = ProblemCollector()

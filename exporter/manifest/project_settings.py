@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from importlib import metadata
+from importlib.util import find_spec
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from exporter.manifest.rules.gate_settings import check_models, resolve_gate
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.project_devices import resolve_devices
 from exporter.manifest.rules.settings_file import ALIASES, BUILT_IN_DEVICES, SettingsFile
-from exporter.manifest.rules.validation import validate
+from exporter.manifest.rules.validation import validate, validate_manifest
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.releases import Release
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
@@ -95,6 +97,9 @@ class ProjectSettings:
     project: Project
     layer: Layer | None
     file: TomlFile | None = None
+    package_layer: Layer | None = None
+    """The defaults of a package that `extends` names."""
+    package_file: Path | None = None
 
 
 def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
@@ -132,11 +137,47 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         table=settings.defaults,
         broken={str(key[1]): each for key, each in removed.items() if key[:-1] == ("defaults",)},
     )
+    package_file, package_layer = _read_package_defaults(settings_file)
     is_set = "build" in settings.model_fields_set
     if is_set and (problem := find_build_problem(settings.build, root)):
         message = f"{quote(settings.build)} {problem}; name a folder of its own"
         settings_file.add_problem(("build",), message)
-    return ProjectSettings(project=project, layer=layer, file=file)
+    return ProjectSettings(
+        project=project,
+        layer=layer,
+        file=file,
+        package_layer=package_layer,
+        package_file=package_file,
+    )
+
+
+def _read_package_defaults(settings: SettingsFile) -> tuple[Path | None, Layer | None]:
+    """Return the file of `extends` and its `[defaults]`; report a problem with it."""
+    value = settings.table.extends
+    if not value:
+        return None, None
+    package, _, name = value.partition(":")
+    spec = None
+    with suppress(ImportError, ValueError):
+        spec = find_spec(package)
+    folders = [Path(each) for each in spec.submodule_search_locations or ()] if spec else []
+    path = next((each / name for each in folders if (each / name).is_file()), None)
+    if path is None:
+        problem = f"the package {quote(package)} has no file {quote(name)}"
+        if not folders:
+            fix = "install the distribution that has it"
+            problem = f"the package {quote(package)} is not installed; {fix}"
+        settings.add_problem(("extends",), problem)
+        return None, None
+    file = read_toml(path, value)
+    if isinstance(file, Problem):
+        settings.report.add(file)
+        return path, None
+    manifest = validate_manifest(file, settings.report)
+    if manifest.entries:
+        message = "a file of defaults has no models; write them into the project"
+        settings.report.add(file.build_problem(("models",), message))
+    return path, manifest.defaults
 
 
 def check_version(settings: ProjectSettings, report: ProblemCollector) -> None:

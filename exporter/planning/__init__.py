@@ -12,6 +12,7 @@ class Selection:
     patterns: tuple[str, ...] = ()
     """Globs over cell ids, segment by segment: `alexnet`, `alexnet/1?`, `*/*/cuda`."""
     tags: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
     opsets: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
     last_failed: bool = False

@@ -65,11 +65,13 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
                 cells.append(_plan_cell(manifest, spec, cell, route))
     _check_selection(manifest, [planned.cell for planned in cells], selection)
     tags = {spec.id: spec.tags for spec in manifest.models}
+    owners = {spec.id: spec.owner for spec in manifest.models}
     selected = tuple(
         planned
         for planned in cells
         if any(pattern_matches(each, planned.cell) for each in selection.patterns or ("*",))
         and (not selection.tags or any(tag in tags[planned.cell.model] for tag in selection.tags))
+        and owners[planned.cell.model] in (selection.owners or (owners[planned.cell.model],))
         and planned.cell.opset in (selection.opsets or (planned.cell.opset,))
         and planned.cell.device in (selection.devices or (planned.cell.device,))
     )
@@ -170,6 +172,12 @@ def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selecti
         f"no model has the tag '{tag}'{suggest_name(tag, tags)}"
         for tag in selection.tags
         if tag not in tags
+    ]
+    owners = {spec.owner for spec in manifest.models} - {""}
+    messages += [
+        f"no model has the owner '{owner}'{suggest_name(owner, owners)}"
+        for owner in selection.owners
+        if owner not in owners
     ]
     messages += [
         f"no model has opset {opset}; use one of {format_opsets(opsets)}"

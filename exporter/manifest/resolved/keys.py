@@ -445,6 +445,13 @@ def _check_command(value: str) -> str:
     return value
 
 
+def _check_package_file(value: str) -> str:
+    package, _, file = value.partition(":")
+    if value and not (package.isidentifier() and re.fullmatch(r"[\w.-]+\.toml", file, re.ASCII)):
+        raise unexpected_value('a file of a package such as "acme_models:defaults.toml"', value)
+    return value
+
+
 def _check_folder(value: str) -> str:
     parts = value.split("/")
     is_outside = not all(parts) or ".." in parts or "." in parts or re.search(r"[\\:]", value)
@@ -549,6 +556,10 @@ class ProjectKeys(Table):
     requires: fields.VersionRange = Field(default="")
     """The versions of this program: `"==1.1.0"`, or a range such as `">=1.1, <1.3"`. With another
     one, each command that reads the project ends with the command that installs the right one."""
+    extends: Annotated[fields.Line, AfterValidator(_check_package_file)] = ""
+    """`"PACKAGE:defaults.toml"`: a file of an installed package with `format = 1` and `[defaults]`,
+    below `[tool.exporter.defaults]`, for the same settings in several repositories. Its paths are
+    relative to the project."""
     manifests: Folder = "manifests"
     """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""
     build: Folder = "build"
