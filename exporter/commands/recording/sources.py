@@ -17,8 +17,9 @@ import tomli
 from exporter.commands.recording.excerpt import Excerpt, NoExcerpt, Script
 from exporter.commands.recording.observation import Construction, Observation, ObservedTensor
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
-from exporter.core.files import TEXT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, TEXT_LIMIT, read_regular_file
 from exporter.core.frozen_model import Plain
+from exporter.core.text import join_names
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.rules.python_code import UnreadableForward, find_class, read_forward
 from exporter.manifest.schema.entry import ID_PATTERN
@@ -432,11 +433,7 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
     if not location or not name.isidentifier():
         raise _wrong(f"{source}: expected FILE.py:CLASS or package.module:CLASS")
     if location.endswith(".ipynb"):
-        module = f"{Path(location).stem}.py"
-        raise _wrong(
-            f"{location}: a notebook is no module; begin the cell of the class and its imports "
-            f"with `%%writefile {module}`, run it, then `exporter add {module}:{name}`"
-        )
+        raise _explain_notebook(location, name)
     values: dict[str, Any] = {}
     for text in init:
         key, _, value = text.partition("=")
@@ -466,6 +463,34 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
     path = str(file) if file else ""
     made = Construction(module=module, file=path, name=name, init=values, folders=folders)
     return made, parameters
+
+
+def _explain_notebook(location: str, name: str) -> ExporterError:
+    """Return the error for a class of a notebook, with the way to a module."""
+    if not Path(location).is_file():
+        return _wrong(f"{location}: no such file; pass its path from this folder")
+    classes = _list_notebook_names(Path(location))
+    if classes and name not in classes:
+        near = suggest_nearest(name, classes) or f"; it has {join_names(classes)}"
+        return _wrong(f"{location}: no cell defines {name}{near}")
+    module = f"{re.sub(r'[^A-Za-z0-9_]', '_', Path(location).stem)}.py"
+    return _wrong(
+        f"{location}: a notebook is no module; begin the cell of the class and its imports "
+        f"with `%%writefile {module}`, run it, then `exporter add {module}:{name}`"
+    )
+
+
+def _list_notebook_names(path: Path) -> list[str]:
+    """Return the classes and functions of the cells that are plain Python."""
+    names: dict[str, None] = {}
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        for cell in json.loads(read_regular_file(path, PROJECT_LIMIT))["cells"]:
+            with suppress(SyntaxError, ValueError):  # a magic
+                text = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+                for node in ast.parse(text).body:
+                    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                        names[node.name] = None
+    return [*names]
 
 
 def _call(

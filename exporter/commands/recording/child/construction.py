@@ -98,6 +98,11 @@ class Describer:
         loaded = sys.modules[module]
         file = str(Path(getattr(loaded, "__file__", None) or "").resolve())
         if module == "__main__":
+            if not getattr(loaded, "__file__", None):
+                raise Inexpressible(
+                    "its class is in a notebook or another text without a module (in a notebook, "
+                    "begin the cell of the class and its imports with `%%writefile net.py`)"
+                )
             spec = getattr(loaded, "__spec__", None)
             module = spec.name if spec else Path(file).stem
             if not all(part.isidentifier() for part in module.split(".")):
