@@ -6,6 +6,8 @@ import ast
 import dataclasses
 import enum
 import functools
+import sys
+import types
 import weakref
 from pathlib import Path
 from typing import Any
@@ -130,5 +132,12 @@ def test_a_local_class_and_an_unknown_constructor_have_a_reason() -> None:
         pass
 
     assert Describer({}).describe(Local())["reason"] == "Local is defined inside a function"
+    notebook = type("Cell", (nn.Module,), {"__module__": "__main__"})
+    main = types.ModuleType("__main__")  # as a kernel has it: without a file
+    main.Cell = notebook  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "__main__", main)
+        reason = Describer({}).describe(notebook())["reason"]
+    assert "begin the cell of the class and its imports with `%%writefile net.py`" in reason
     reason = "the constructor of Net was not observed"
     assert Describer({}).describe(Net())["reason"] == reason
