@@ -347,6 +347,8 @@ def _copy_in_float64(
 
 def describe_float64_run(model: Model, float64_model: Model | None) -> str:
     """Return how a large model runs in float64, "" for other models."""
+    if isinstance(model, OnnxModel):
+        return ""
     return large_float64.describe_run(float64_model) if _has_large_weights(model) else ""
 
 

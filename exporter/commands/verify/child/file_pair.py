@@ -194,6 +194,8 @@ class _Pair:
         if deciding is None:
             return _report(device, Status.PASS, "", "", checks)
         message = "; ".join(filter(None, (deciding.message, first)))
+        explained = deciding.model_copy(update={"message": message})
+        checks = [explained if each is deciding else each for each in checks]
         return _report(device, deciding.status, message, deciding.check, checks)
 
     def _describe_files(self) -> str:

@@ -203,6 +203,18 @@ def test_values_that_cannot_be_drawn_have_a_message(tmp_path: Path) -> None:
     assert "input 'x' is string [b]: such values cannot be drawn" in verdict.message
 
 
+def test_the_terminal_has_the_first_difference(tmp_path: Path) -> None:
+    verdict = prove(tmp_path, NET.replace("Relu", "Sigmoid"), NET)
+    (parity,) = (each for each in verdict.checks if each.check == "parity")
+    assert "the first difference: Sigmoid r" in parity.message
+
+
+def test_an_input_that_is_no_tensor_has_a_message(tmp_path: Path) -> None:
+    text = f"""{HEAD} net (seq(float[b]) x) => (float[b] y)
+    {{ i = Constant<value_int = 0>() y = SequenceAt(x, i) }}"""
+    assert prove(tmp_path, text, text).message.startswith("input 'x' is no tensor: such values")
+
+
 def test_a_weight_of_another_type_leaves_the_verdict_to_the_numbers(tmp_path: Path) -> None:
     """A quantized file has no weight of its reference."""
     onnx.save(parser.parse_model(NET), tmp_path / "old.onnx")
