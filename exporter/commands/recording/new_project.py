@@ -19,6 +19,7 @@ from exporter.report.pages.templates import render_script
 _CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
 _GITHUB = re.compile(r"(?:ssh://git@|https://)github\.com/(.+?)(?:\.git)?/?")
 _UNKNOWN_ACTION = "OWNER/onnx-exporter-matrix@COMMIT"
+_UNKNOWN_NOTE = "this installation has no commit of GitHub; replace OWNER and COMMIT"
 _SETTINGS = """\
 [tool.exporter]
 manifests = "manifests"  # folder of the TOML files
@@ -89,15 +90,30 @@ def _render(name: str, **values: str) -> str:
     return render_script(f"new/{name}", **values).rstrip() + "\n"
 
 
+def _find_top(root: Path) -> tuple[Path, str]:
+    """Return the root of the repository, and the project's folder in it; "" if it is the root."""
+    top = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
+    return top, root.relative_to(top).as_posix() if top != root else ""
+
+
 def _add_gitlab(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
-    """Return the change of `.gitlab-ci.yml`, and why it has no jobs of this program."""
-    path = root / ".gitlab-ci.yml"
+    """Return the change of `.gitlab-ci.yml` at the root of the repository, and what is to do."""
+    top, folder = _find_top(root)
+    path = top / ".gitlab-ci.yml"
     before = read_text(path)
-    packages = f"'{format_requirement('export', is_shared=True)}'" + (" -e ." if is_package else "")
-    text = before or _render("gitlab-ci.yml", packages=packages, index=_CPU_INDEX)
-    is_missing = "exporter gate" not in text
-    note = "exists; docs/ci.md, section GitLab, has the jobs to add" if is_missing else ""
-    return FileChange(path=path, text=text, before=before), note
+    if before is not None:
+        note = "exists; docs/ci.md, section GitLab, has the jobs to add"
+        note += f", with `cd {folder}` and the folder in each of their paths" if folder else ""
+        is_complete = "exporter gate" in before and folder in before
+        return FileChange(path=path, text=before, before=before), "" if is_complete else note
+    requirement = format_requirement("export", is_shared=True)
+    is_unknown = find_origin()[0].startswith("file:")
+    requirement += f" @ git+https://github.com/{_UNKNOWN_ACTION}" if is_unknown else ""
+    packages = f"'{requirement}'" + (" -e ." if is_package else "")
+    prefix = f"{folder}/" if folder else ""
+    values = {"packages": packages, "index": _CPU_INDEX, "folder": folder, "prefix": prefix}
+    text = _render("gitlab-ci.yml", **values)
+    return FileChange(path=path, text=text, before=None), _UNKNOWN_NOTE if is_unknown else ""
 
 
 def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
@@ -105,8 +121,7 @@ def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
 
     In a folder of the repository, the project is one of several in a matrix.
     """
-    top = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
-    folder = root.relative_to(top).as_posix() if top != root else ""
+    top, folder = _find_top(root)
     path = top / ".github" / "workflows" / "onnx.yml"
     before = read_text(path)
     if before is not None:
@@ -117,9 +132,8 @@ def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
     action = f"{address[1]}@{commit}" if address and commit else _UNKNOWN_ACTION
     packages = f"-e . {_CPU_INDEX}" if is_package else _CPU_INDEX
     text = _render(path.name, packages=packages, action=action, folder=folder)
-    is_unknown = action == _UNKNOWN_ACTION
-    note = "this installation has no commit of GitHub; replace OWNER and COMMIT"
-    return FileChange(path=path, text=text, before=before), note if is_unknown else ""
+    note = _UNKNOWN_NOTE if action == _UNKNOWN_ACTION else ""
+    return FileChange(path=path, text=text, before=before), note
 
 
 def _add_folder(text: str, folder: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import pprint
 import sys
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
@@ -58,7 +58,8 @@ class Describer:
         }
         others = [key for key, value in (named or {}).items() if not _is_plain(value)]
         words = ", ".join(f"`{each}`" for each in others) or "an argument"
-        reason = f"{words} of {name} has no notation in TOML"
+        verb = "have" if len(others) > 1 else "has"
+        reason = f"{words} of {name} {verb} no notation in TOML"
         return {
             "module": module,
             "file": self._modules.get(module, ""),
@@ -157,15 +158,14 @@ class Describer:
 
     def _express_items(self, value: Any) -> str:
         if isinstance(value, dict):
-            pairs = (f"{self._express(k)}: {self._express(v)}" for k, v in value.items())
-            return f"{{{', '.join(pairs)}}}"
+            pairs = [f"{self._express(k)}: {self._express(v)}" for k, v in value.items()]
+            return _join("{", pairs, "}")
         items = [self._express(each) for each in value]
         if isinstance(value, list):
-            return f"[{', '.join(items)}]"
+            return _join("[", items, "]")
         if isinstance(value, tuple):
-            return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-        name = type(value).__name__
-        return f"{name}([{', '.join(items)}])"
+            return _join("(", items, ",)" if len(items) == 1 else ")")
+        return _join(f"{type(value).__name__}([", items, "])")
 
     def _express_object(self, value: Any) -> str:
         cls = type(value)
@@ -208,13 +208,18 @@ class Describer:
     def _call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         words = [self._express(each) for each in args]
         words += [f"{key}={self._express(each)}" for key, each in kwargs.items()]
-        text = f"{function}({', '.join(words)})"
-        lines = textwrap.indent(",\n".join(words), "    ")
-        return text if len(text) <= _WIDTH else f"{function}(\n{lines},\n)"
+        return _join(f"{function}(", words, ")")
 
 
 _LITERALS = (type(None), bool, int, str, bytes)
 _COLLECTIONS = (list, tuple, set, frozenset, dict, torch.Size)
+
+
+def _join(start: str, items: Sequence[str], end: str) -> str:
+    """Return the items on a line, or on one line each."""
+    text = f"{start}{', '.join(items)}{end}"
+    lines = textwrap.indent(",\n".join(items), "    ")
+    return text if len(text) <= _WIDTH else f"{start}\n{lines},\n{end.lstrip(',')}"
 
 
 def _make_plain(value: Any) -> Any:

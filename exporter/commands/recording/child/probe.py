@@ -270,6 +270,16 @@ def _list_marks(table: Mapping[str, Any]) -> set[tuple[float, ...]]:
     return {each for each in first if len(set(each)) > 4}
 
 
+def _differs(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether floats differ by more than two runs of one model do."""
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return True
+    array = to_numpy(value)
+    limit = Limit(atol=_CLOSE * measure_scale(to_float64(array)), reason="two runs")
+    is_float = value.is_floating_point()
+    return is_float and bool(compare_arrays(to_numpy(other), array, limit, array).problem)
+
+
 class _Prober:
     """Runs one model; a result for the same sizes is computed once."""
 
@@ -292,6 +302,7 @@ class _Prober:
             Failure: If the model does not run at the observed sizes.
         """
         rows = self._measure_rows()
+        torch.manual_seed(0)
         returned = self._call(self._base)
         register_output_classes(returned)
         leaves = list_named_leaves(returned, self._spec)
@@ -299,7 +310,7 @@ class _Prober:
         if others or not leaves:
             kind = "no output" if not leaves else f"an output that is no tensor, {others[0]}"
             return ProbeResult(problem=f"the model returns {kind}")
-        if problem := self._find_export_branch(len(leaves)):
+        if problem := self._find_export_branch(leaves):
             return ProbeResult(problem=problem)
         self._ranks = [leaf.dim() for _, leaf in leaves]
         units = self._find_units()
@@ -326,19 +337,25 @@ class _Prober:
             }
         )
 
-    def _find_export_branch(self, count: int) -> str:
-        """Return the problem of a model that has another number of outputs in an export."""
+    def _find_export_branch(self, leaves: Sequence[tuple[str, Any]]) -> str:
+        """Return the problem of a model that returns something else in an export."""
         if self._observation.kind != "export":
             return ""
-        with patch_capture(dynamic=False), suppress(Exception):  # a branch that needs its file
-            exported = len(list_named_leaves(self._call(self._base), self._spec))
-            if exported != count:
-                return (
-                    f"the model returns {pluralize(count, 'output')}, and {exported} in an export, "
-                    "as `torch.onnx.is_in_onnx_export()` is true there; export a module whose "
-                    "`forward` returns the exported outputs only, such as `self.net(x)[0]`"
-                )
-        return ""
+        exported = list[tuple[str, Any]]()
+        with patch_capture(dynamic=False), suppress(Exception):  # it may only run in an export
+            torch.manual_seed(0)
+            exported += list_named_leaves(self._call(self._base), self._spec)
+        if not exported:
+            return ""
+        problem = ""
+        if len(exported) != len(leaves):
+            problem = f"{pluralize(len(leaves), 'output')}, and {len(exported)} in an export"
+        elif any(map(_differs, (leaf for _, leaf in leaves), (leaf for _, leaf in exported))):
+            problem = "other values in an export"
+        fix = "export a module whose `forward` computes the exported outputs in both cases, such "
+        fix += "as `self.net(x)[0]` or `self.net(x).sigmoid()`"
+        cause = "where `torch.onnx.is_in_onnx_export()` is true"
+        return f"the model returns {problem}, {cause}; {fix}" if problem else ""
 
     def _call(self, shapes: Shapes, seed: int = 0) -> Any:
         items = [

@@ -6,6 +6,7 @@ import pytest
 import tomli
 import yaml
 
+from exporter.commands.recording import new_project
 from exporter.commands.recording.file_changes import apply_changes
 from exporter.commands.recording.new_project import NewProject, prepare_project
 from exporter.core.errors import ExporterError
@@ -201,3 +202,25 @@ def test_gitlab_gets_the_jobs_of_the_documents(tmp_path: Path) -> None:
     project = prepare_project(tmp_path, ci="gitlab")
     assert list_actions(project)[".gitlab-ci.yml"] == "unchanged"
     assert any("docs/ci.md" in note for note in project.notes)
+
+
+def test_gitlab_reads_only_the_file_at_the_root_of_a_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_project, "find_origin", lambda: ("file:///checkout", ""))
+    (tmp_path / ".git").mkdir()
+    folders = [tmp_path / "packages/vision", tmp_path / "packages/text"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    project = prepare_project(folders[0], ci="gitlab")
+    apply_changes(project.changes)
+    assert any("replace OWNER and COMMIT" in note for note in project.notes)
+    jobs = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())
+    before = jobs["default"]["before_script"]
+    assert before[0] == "cd packages/vision"
+    assert "@ git+https://github.com/OWNER/onnx-exporter-matrix@COMMIT'" in before[1]
+    assert jobs["gate"]["after_script"][0] == "cd packages/vision"
+    assert jobs["export"]["artifacts"]["paths"] == ["packages/vision/shards/"]
+    assert not prepare_project(folders[0], ci="gitlab").notes
+    (note,) = prepare_project(folders[1], ci="gitlab").notes
+    assert "docs/ci.md, section GitLab, has the jobs to add, with `cd packages/text`" in note

@@ -87,6 +87,8 @@ def test_plain_arguments_are_init_by_name() -> None:
         (Options({"a": {"b": [1]}}), f"{__name__}.Options({{'a': {{'b': [1]}}}})"),
         ([[*each] for each in LAYERS], f"{__name__}.LAYERS"),
         (LAYERS[:1], "[[torch.nn.modules.linear.Linear, [4, 8]]]"),
+        (("0" * 50, "1" * 50), f"('{'0' * 50}', '{'1' * 50}')"),
+        (("0" * 90,), f"('{'0' * 90}',)"),
         (torch.tensor([1.5]), "torch.tensor([1.5], dtype=torch.float32)"),
     ],
 )
