@@ -55,7 +55,7 @@ def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(proj
     )
     assert annotations[-1].startswith("::error title=And 3 more::")
     folded = gate.stdout.partition(" in full\n")[2].partition("::endgroup::\n")
-    assert "neta/17..18/cpu: newly red" in folded[0]
+    assert ": newly red: pass -> fail" in folded[0]
     assert "Blocks the merge" in folded[2]
     comment = (project / "build/comment.md").read_text()
     assert comment.startswith(
