@@ -6,14 +6,20 @@ their outputs. The command above writes the real outputs into the page; a test c
 
 from __future__ import annotations
 
+import io
 import os
+import pty
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.text import Text
 
 from tests.integration.project import ROOT, run_exporter, run_git
 
@@ -117,6 +123,48 @@ def write_outputs(page: Path) -> None:
     page.write_text(text, "utf-8")
 
 
+def draw_catch(path: Path) -> None:
+    """Write the README's picture: what a terminal of 88 columns shows of its red gate.
+
+    A commit and a day are left out, and so is all between the command that reproduces the failure
+    and the verdict.
+    """
+    with TemporaryDirectory() as folder:
+        commands = [line for line, _, _ in run_page(README, Path(folder))]
+        gate = commands[-1].partition("  #")[0]
+        lines = read_terminal(shlex.split(gate), Path(folder), columns=88)
+    first = next(index for index, line in enumerate(lines) if "newly red" in line)
+    last = next(index for index, line in enumerate(lines) if "reproduce: " in line)
+    shown = [line for line in lines[first : last + 1] if "last green" not in line]
+    verdict = next(index for index, line in enumerate(lines) if "Blocks the merge" in line)
+    console = Console(record=True, width=88, file=io.StringIO())
+    for line in (f"$ {gate}", *shown, "...", *lines[verdict:]):
+        console.print(Text.from_ansi(line))
+    picture = console.export_svg(title="a branch that breaks a promise", unique_id="catch")
+    # A page must not load a font of another host.
+    path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
+
+
+def read_terminal(command: list[str], root: Path, columns: int) -> list[str]:
+    """Return the lines that a command prints to a terminal, with their colors."""
+    terminal, child = pty.openpty()
+    fields = {"TERM": "xterm-256color", "COLUMNS": str(columns)}
+    words = (sys.executable, "-m", *command)
+    environment = {**os.environ, **fields}
+    with subprocess.Popen(
+        words, cwd=root, env=environment, stdout=child, stderr=subprocess.DEVNULL
+    ):
+        os.close(child)
+        output = b""
+        with suppress(OSError):  # the end of a terminal is an error
+            while chunk := os.read(terminal, 1 << 16):
+                output += chunk
+    os.close(terminal)
+    return output.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         write_outputs(ROOT / name)
+        if ROOT / name == README:
+            draw_catch(ROOT / "docs/catch.svg")
