@@ -10,10 +10,11 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-from exporter.cache.states import SEARCH_PATH, read_loaded_state
+from exporter.cache.states import DISTRIBUTIONS, SEARCH_PATH, read_loaded_state, read_tool_state
 from exporter.core.text import join_names, rename_reference
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
+from exporter.manifest.syntax.silent_faults import list_silent_faults
 from exporter.planning.plan import apply_expectations
 from exporter.records.record import WITHHELD_NOTE, CellId, Record, Stage, Status
 from exporter.worker.dependencies.executed_code import EXECUTED
@@ -242,6 +243,9 @@ class JobOutput:
             release = describe_release()
             if release not in record.message:
                 advice.append(release)
+        if record.status.is_red and record.route and record.route.exporter != "torchscript":
+            installed = {n: read_tool_state(n).partition(" ")[0] for n in DISTRIBUTIONS}
+            advice += list_silent_faults(installed)
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "notes": (

@@ -28,6 +28,7 @@ from exporter.core.git import list_ignored_files
 from exporter.core.text import join_lines, join_names, pluralize
 from exporter.manifest import Manifest, Style, load_project
 from exporter.manifest.rules.layers import UNTRACKED_SECTION
+from exporter.manifest.syntax.silent_faults import list_silent_faults
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
@@ -101,6 +102,7 @@ def make_summary(
             *((line, None) for line in timing_lines),
             *((line, None) for line in format_initial_weights(existing)),
             *((line, None) for line in _describe_notes(existing)),
+            *((f"warning: {fault}", None) for fault in list_silent_faults(run.tools)),
             (last, "red" if is_red else "green"),
         ),
         code=ExitCode.RED if is_red else green_code,

@@ -36,6 +36,7 @@ from exporter.core.text import (
 )
 from exporter.manifest import Manifest, Project, load_project
 from exporter.manifest.syntax.runtimes import RUNTIMES
+from exporter.manifest.syntax.silent_faults import list_silent_faults
 from exporter.manifest.syntax.values import is_in_range
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator, find_lost_proof
@@ -123,10 +124,6 @@ MINIMUM_VERSIONS = {
     "onnxruntime": RUNTIMES["onnxruntime"].oldest,
     "numpy": "2.0",
     "safetensors": "0.4.3",
-}
-#: What an older version does wrong without an error.
-SILENT_FAULTS = {
-    "onnxscript": "it writes wrong files of `nn.GRU` without an error",
 }
 OPTIONAL = {
     row.package: (row.oldest, f"only the device {name} needs it")
@@ -233,10 +230,12 @@ def _examine_package(name: str, minimum: str, packages: ImportedPackages) -> Dia
 
 
 def _compare_version(name: str, installed: str, minimum: str) -> Diagnosis:
+    faults = [*list_silent_faults({name: installed})]
     if is_older(installed, minimum):
-        fault = f"; {SILENT_FAULTS[name]}" if name in SILENT_FAULTS else ""
-        message = f"{installed} is too old: {minimum} or later is needed{fault}"
-        return Diagnosis.problem(name, message)
+        message = f"{installed} is too old: {minimum} or later is needed"
+        return Diagnosis.problem(name, "; ".join((message, *faults)))
+    if faults:
+        return Diagnosis.problem(name, "; ".join(faults))
     return Diagnosis.ok(name, installed)
 
 

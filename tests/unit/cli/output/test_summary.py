@@ -115,6 +115,15 @@ def test_settings_of_generate_that_are_not_proved_have_a_line(text: str, *, is_s
     assert (f"a: not proved: {text}" in lines) is is_shown
 
 
+@pytest.mark.parametrize(("release", "count"), [("0.7.0", 1), ("0.7.1", 0)])
+def test_a_release_with_a_silent_fault_has_a_line(release: str, count: int) -> None:
+    run = make_run(make_record("a/9/cpu"))
+    run = run.model_copy(update={"tools": {**run.tools, "onnxscript": release}})
+    lines = [line for line, _ in make_summary(MANIFEST, PLAN, run).lines]
+    text = "warning: onnxscript 0.7.0 writes wrong files of `nn.GRU` by dynamo without an error"
+    assert lines.count(f"{text}; install 'onnxscript>=0.7.1'") == count
+
+
 def test_models_with_some_initial_weights_have_lines_of_their_own() -> None:
     def record(model: str, text: str) -> Record:
         return make_record(f"{model}/18/cpu", notes=(f"{INITIAL_WEIGHTS}{text}",))

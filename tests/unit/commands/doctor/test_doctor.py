@@ -30,6 +30,8 @@ from exporter.commands.doctor.doctor import (
 )
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Device, Manifest
+from exporter.manifest.syntax import silent_faults
+from exporter.manifest.syntax.silent_faults import SilentFault
 from exporter.records.record import Status, read_run
 from exporter.store import Store, StoreLimits
 from exporter.store.store_files import LocalFiles
@@ -111,7 +113,30 @@ def test_a_release_with_a_silent_fault_is_named(monkeypatch: pytest.MonkeyPatch)
     versions = {**GOOD.versions, "onnxscript": "0.7.0"}
     found = examine(monkeypatch, GOOD.model_copy(update={"versions": versions}))["onnxscript"]
     assert found.level is Level.PROBLEM
-    assert found.message.endswith("; it writes wrong files of `nn.GRU` without an error")
+    fault = "onnxscript 0.7.0 writes wrong files of `nn.GRU` by dynamo without an error"
+    assert found.message.endswith(f"; {fault}; install 'onnxscript>=0.7.1'")
+
+
+def test_a_release_with_a_silent_fault_that_is_not_too_old_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault = SilentFault("onnx", ">=1.23,<1.24", "writes another x", "1.24")
+    monkeypatch.setattr(silent_faults, "SILENT_FAULTS", (fault,))
+    response = GOOD.model_copy(update={"versions": {**GOOD.versions, "onnx": "1.23.0"}})
+    found = examine(monkeypatch, response)["onnx"]
+    message = "onnx 1.23.0 writes another x without an error; install 'onnx>=1.24'"
+    assert (found.level, found.message) == (Level.PROBLEM, message)
+
+
+@pytest.mark.parametrize(
+    ("installed", "count"), [("0.6.2", 1), ("0.7.0", 1), ("0.7.1", 0), ("0.10.0", 0), ("", 0)]
+)
+def test_a_silent_fault_has_a_range_of_releases(installed: str, count: int) -> None:
+    assert len([*silent_faults.list_silent_faults({"onnxscript": installed})]) == count
+
+
+def test_the_oldest_releases_have_no_known_silent_fault() -> None:
+    assert not [*silent_faults.list_silent_faults(MINIMUM_VERSIONS)]
 
 
 def test_a_torch_that_is_not_known_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
