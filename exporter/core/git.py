@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +13,11 @@ from pathlib import Path
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import read_regular_file
 
+#: `https://user:password@host/path`, `ssh://git@host:22/path` and `git@host:path`.
+_REMOTE = re.compile(
+    r"(?:https?|ssh|git)://(?:[^@/\s]*@)?(?P<host>[\w.-]+)(?::\d+)?/(?P<path>[\w./~+-]+)"
+    r"|(?:[\w.-]+@)(?P<scp_host>[\w.-]+):(?P<scp_path>[\w./~+-]+)"
+)
 #: Seconds for one git command.
 _TIMEOUT = 120
 #: Bytes of a file with a path.
@@ -76,6 +82,22 @@ def find_last_change(
     except (ExporterError, OSError):
         return None
     return None if is_cut or not id else Commit(id=id[:12], day=day)
+
+
+def find_repository(root: Path, environment: Mapping[str, str]) -> str:
+    """Return the address of the repository `origin` for a browser; "" if it has none.
+
+    It has no user and no password. A folder of this machine is no address.
+    """
+    try:
+        url = Git(root, environment).try_run("remote", "get-url", "origin") or ""
+    except (ExporterError, OSError):
+        return ""
+    match = _REMOTE.fullmatch(url.strip())
+    if not match:
+        return ""
+    host, path = match["host"] or match["scp_host"], match["path"] or match["scp_path"]
+    return f"https://{host}/{path.strip('/').removesuffix('.git')}"
 
 
 def find_head(root: Path, environment: Mapping[str, str]) -> Commit | None:

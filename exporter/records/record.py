@@ -86,6 +86,9 @@ INITIAL_WEIGHTS = "weights: initial values"
 WITHHELD_NOTE = "the model reads "
 #: The first words of a note about sizes or values that no sample proves.
 UNPROVED_PREFIX = "not proved: "
+#: Before the name of an input in the figures of the check `caller`: whether its key `preprocess` is
+#: what PyTorch's program does.
+PREPROCESS = "preprocess of "
 #: In the reason of such a note: an instrument of the worker sees nothing there.
 KNOWN_EXAMPLE = "of a known example"
 #: The first words of the message of an unavailable cell that passes on another machine.

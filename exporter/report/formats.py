@@ -89,7 +89,9 @@ def format_sentence(value: object) -> Markup:
     return text + escape_inline(line[start:])
 
 
-def format_fence(value: object, language: Literal["text", "diff", "python"] = "text") -> Markup:
+def format_fence(
+    value: object, language: Literal["text", "diff", "python", "cpp"] = "text"
+) -> Markup:
     text = remove_controls(str(value).replace("\r\n", "\n").replace("\r", "\n"))
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     marks = "`" * max(3, longest + 1)

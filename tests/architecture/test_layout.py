@@ -62,8 +62,10 @@ def test_a_light_module_imports_nothing_heavy() -> None:
 
 
 def test_the_search_sees_imports_in_functions() -> None:
-    source = "def f():\n    from exporter.commands.publish import child\n    import torch.nn\n"
-    assert {"exporter.commands.publish.child", "torch.nn"} <= set(imported_modules(source))
+    source = (
+        "def f():\n    from exporter.commands.publish.child import proof\n    import torch.nn\n"
+    )
+    assert {"exporter.commands.publish.child.proof", "torch.nn"} <= set(imported_modules(source))
 
 
 def is_collected(path: PurePosixPath, config: pytest.Config) -> bool:

@@ -31,7 +31,7 @@ ALLOWED = {
     "report/site.py": "documents of this package",
     "commands/repro/repro.py": "a module of this package",
     "commands/repro/child.py": "a new folder",
-    "commands/publish/child.py": "new files",
+    "commands/publish/child/proof.py": "new files",
     "commands/recording/child/call_description.py": "new files",
     "cli/entry_point.py": "the null device",
     "cli/output/github.py": "the summary of a step, to which it appends",

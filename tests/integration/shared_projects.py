@@ -208,11 +208,14 @@ devices = DEVICES
 [models.masked]
 source = "models.py:Masked"
 inputs = [
-  { name = "x", shape = ["batch", "length", 4] },
+  { name = "x", shape = ["batch", "length", 4], meaning = "waves", preprocess = { range = [0, 1] }},
   { name = "mask", shape = ["batch", "length"], dtype = "int64", fill = { mask = "right" } },
 ]
-outputs = [{ name = "y", shape = ["batch", "length", 3], masked_by = "mask" }]
+outputs = [
+  { name = "y", shape = ["batch", "length", 3], masked_by = "mask", labels = ["a", "b", "c"] },
+]
 opsets = 17
+metadata = { rate = "16000" }
 
 [models.parts]
 source = "models.py:Parts"

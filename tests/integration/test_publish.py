@@ -16,6 +16,7 @@ import onnx
 import pytest
 import yaml
 
+from exporter.commands.publish.child.replaced_folder import list_changes
 from tests.integration.project import read_files, run_exporter
 
 #: An optional runtime.
@@ -168,6 +169,67 @@ def test_the_card_answers_the_questions_of_a_consumer(dist: Path) -> None:
     assert "## Use" not in (dist / "parts/17/README.md").read_text()  # a list has no array
 
 
+def test_what_a_user_has_to_know_is_on_the_card_and_in_the_folder(dist: Path) -> None:
+    folder = dist / "masked/17"
+    card = (folder / "README.md").read_text()
+    for text in (
+        "**Proved** on cpu: all ",
+        "% of the allowed one. **Its weights are not trained.**",
+        "| metadata | `rate` = `16000`, in the file |",
+        "| waves |",
+        "values from 0 to 1 (declared, not proved: no caller has samples)",
+        "3 labels of `y`, along its last axis: a, b, c",
+        "options.intra_op_num_threads = 1",
+        "{ intraOpNumThreads: 1 }",
+        "the folder is unsigned",
+    ):
+        assert text in card, text
+    published = json.loads((folder / "exporter.json").read_text())
+    assert published["metadata"] == {"rate": "16000"}
+    assert published["labels"] == {"y": ["a", "b", "c"]}
+    assert published["preprocess"]["x"]["range"] == [0, 1]
+    example = np.load(folder / "example.npz")
+    for item in published["example"]:
+        raw = np.frombuffer((folder / item["file"]).read_bytes(), item["dtype"])
+        np.testing.assert_array_equal(raw.reshape(item["shape"]), example[item["name"]])
+    properties = {each.key: each.value for each in onnx.load(folder / "model.onnx").metadata_props}
+    assert properties["rate"] == "16000"
+
+
+def test_the_differences_of_a_replaced_folder_are_printed(nets: Path, tmp_path: Path) -> None:
+    root = copy_project(nets, tmp_path / "project")
+    first, again = (
+        run_exporter(root, "publish", "--initial", "masked", "dest", code=0).stdout
+        for _ in range(2)
+    )
+    assert "changed: " not in first + again
+    manifest = root / "manifests/nets.toml"
+    text = manifest.read_text().replace('"waves"', '"other waves"')
+    manifest.write_text(text.replace('"16000" }', '"16000" }\nversion = "2"'))
+    changed = run_exporter(root, "publish", "--initial", "masked", "dest", code=0).stdout
+    assert "changed: version: none -> 2\n" in changed
+    assert "changed: meaning of x\n" in changed
+    assert "numbers" not in changed
+
+
+def test_the_numbers_of_two_files_are_compared(dist: Path, tmp_path: Path) -> None:
+    old = shutil.copytree(dist / "sound/18", tmp_path / "old")
+    model = onnx.load(old / "model.onnx")
+    (weight,) = [each for each in model.graph.initializer if list(each.dims) == [3]]
+    array = onnx.numpy_helper.to_array(weight) + np.float32(1)
+    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
+    onnx.save(model, old / "model.onnx")
+    assert list_changes(old, dist / "sound/18") == ()  # by the hash of the export
+    text = (old / "exporter.json").read_text()
+    exported = json.loads(text)["exported"]
+    (old / "exporter.json").write_text(text.replace(exported, "0" * 64))
+    (change,) = list_changes(old, dist / "sound/18")
+    assert change.startswith("numbers of y: by up to 1, its largest value is ")
+    (old / "model.onnx").write_bytes(b"")
+    (change,) = list_changes(old, dist / "sound/18")
+    assert change.startswith("the replaced file does not run on the new example.npz: ")
+
+
 #: Prints the inputs and returns zeros, as the interface of onnxruntime-node.
 PACKAGE = """
 class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
@@ -227,7 +289,7 @@ def test_the_code_of_a_card_runs_as_it_stands(dist: Path, tmp_path: Path) -> Non
     assert "Not equal to tolerance" in wrong.stderr
 
 
-def test_a_signature_beside_the_folder_shows_a_change(dist: Path, tmp_path: Path) -> None:
+def test_a_signature_in_the_folder_shows_a_change(dist: Path, tmp_path: Path) -> None:
     pytest.importorskip("model_signing", reason="an optional package")
     shutil.copytree(dist / "sound/18", tmp_path / "dist/alexnet/18")
     for options in (

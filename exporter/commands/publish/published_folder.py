@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,14 +29,12 @@ from exporter.core.files import (
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import join_lines
 from exporter.jobs import is_weights_name
-from exporter.manifest import Device, ModelSpec
-from exporter.manifest.resolved.keys import DECODER, Search
+from exporter.manifest import Caller, Device, ModelSpec, Preprocess
+from exporter.manifest.resolved.keys import Search
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Status
-from exporter.report.pages.model_page import describe_contract
 from exporter.report.pages.templates import render
-from exporter.report.rows.matrix import format_runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +122,12 @@ MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
 #: The configuration of a decoder for ONNX Runtime GenAI.
 GENAI_CONFIG = "genai_config.json"
+#: The signature that a publisher may add; it covers all other files.
+SIGNATURE = "model.sig"
 #: The first data set for numpy.
 EXAMPLE = "example.npz"
+#: The folder with the same as raw tensors.
+RAW = "example"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
 #: The files with the proof. One without a hash is damage, not a file of somebody else.
 _PROOF = (MODEL, CONTRACT, MARKER, "reference.json", "weights-*", "test_data_set_*/*.pb")
@@ -157,6 +160,15 @@ class DataSet(FrozenModel):
     axes: dict[str, int]
 
 
+class ExampleTensor(FrozenModel):
+    """A tensor of `example`: its raw elements in the order of C, with the lowest byte first."""
+
+    name: str
+    file: str
+    dtype: str
+    shape: Items[int]
+
+
 class PublishTarget(FrozenModel):
     """One file to publish."""
 
@@ -169,6 +181,8 @@ class PublishTarget(FrozenModel):
     """Whether the file selects other indices of equal values than PyTorch."""
     commit: str = ""
     """The commit of the sources, for the file; see `Publication`."""
+    previous: Path | None = None
+    """The published folder that it replaces, if there is one."""
 
 
 class TargetResult(FrozenModel):
@@ -177,7 +191,10 @@ class TargetResult(FrozenModel):
     problems: Items[str] = ()
     """The reasons against its publication."""
     notes: Items[str] = ()
+    changes: Items[str] = ()
+    """The differences of the folder that it replaces for a user of the file."""
     sets: Items[DataSet] = ()
+    example: Items[ExampleTensor] = ()
     allowed: Items[Allowance] = ()
     sources: dict[str, str] = Field(default_factory=dict)
     """The published file with the content of each file of a sample, by its name in an export."""
@@ -200,7 +217,21 @@ class Publication(FrozenModel):
     """The hash before the entry's description was appended: that of the file of the export."""
     commit: str = ""
     """The last commit that changed a source of the model; "" if git does not have all of them."""
+    repository: str = ""
+    """The address of the repository with that commit; "" if git has none."""
     external_data: Items[str] = ()
+    metadata: dict[str, str] = Field(default_factory=dict)
+    """The texts in the file for programs."""
+    meanings: dict[str, str] = Field(default_factory=dict)
+    """A sentence about an input or an output."""
+    preprocess: dict[str, Preprocess] = Field(default_factory=dict)
+    """How a raw sample becomes an input."""
+    labels: dict[str, Items[str]] = Field(default_factory=dict)
+    """The names of the classes of an output."""
+    callers: Items[str] = ()
+    """The programs that run the file and have PyTorch's results, from the root of the project."""
+    example: Items[ExampleTensor] = ()
+    """The raw tensors of the first data set, for programs without Python."""
     tools: dict[str, str]
     """The versions of the tools that built and proved it."""
     data_sets: Items[DataSet]
@@ -303,8 +334,40 @@ def _copy_asset(path: Path, root: Path, target: Path) -> None:
     copy_file(source, target)
 
 
+def copy_preprocessing(spec: ModelSpec, root: Path, folder: Path) -> None:
+    """Copy the file of each function of `preprocess`, which a user of the file has to call.
+
+    Raises:
+        ExporterError: UNREADABLE if two files have one name, or a file that `publish` writes has.
+        OSError: A file cannot be read.
+    """
+    for item in spec.inputs:
+        if item.preprocess and item.preprocess.function:
+            path = (root / spec.manifest).parent / item.preprocess.function.rpartition(":")[0]
+            if path.name in _TEXTS_FOR_PEOPLE:
+                message = f"{path.name}: `publish` writes a file of this name; rename it"
+                raise ExporterError(ExitCode.UNREADABLE, message)
+            _copy_asset(path, root, folder / path.name)
+
+
+def _name_caller(spec: ModelSpec, caller: Caller) -> str:
+    """Return the name of a program with its path from the root of the project."""
+    folder = posixpath.dirname(spec.manifest)
+    path = caller.call or caller.command[0]
+    if "/" in path or caller.call:
+        path = posixpath.normpath(posixpath.join(folder, path))
+    return " ".join((path, *caller.command[1:]))
+
+
 def summarize(
-    candidate: Candidate, result: TargetResult, folder: Path, commit: str, tools: dict[str, str]
+    candidate: Candidate,
+    spec: ModelSpec,
+    result: TargetResult,
+    folder: Path,
+    *,
+    commit: str,
+    repository: str,
+    tools: dict[str, str],
 ) -> Publication:
     """Return `exporter.json`, without times: the same results give the same bytes."""
     records = tuple(
@@ -317,12 +380,23 @@ def summarize(
         )
         for record in candidate.records
     )
+    meanings = {each.name: each.meaning for each in spec.inputs if each.meaning}
+    meanings |= {each.name: each.meaning for each in spec.outputs if each.meaning}
+    meanings = {each.name: each.meaning for each in spec.inputs if each.meaning}
+    meanings |= {each.name: each.meaning for each in spec.outputs if each.meaning}
     return Publication.from_fields(
         candidate,
         is_green=not candidate.warning,
         sha256=hash_file(folder / MODEL),
         exported=candidate.artifact.sha256,
         commit=commit,
+        repository=repository,
+        metadata=spec.metadata,
+        meanings=meanings,
+        preprocess={each.name: each.preprocess for each in spec.inputs if each.preprocess},
+        labels={each.name: each.labels for each in spec.outputs if each.labels},
+        callers=tuple(_name_caller(spec, each) for each in spec.callers),
+        example=result.example,
         external_data=candidate.artifact.external_data,
         tools=tools,
         data_sets=result.sets,
@@ -330,50 +404,6 @@ def summarize(
         records=records,
         sources=result.sources,
     )
-
-
-def write_descriptions(
-    publication: Publication,
-    spec: ModelSpec,
-    devices: Sequence[Device],
-    templates: Path,
-    folder: Path,
-) -> None:
-    """Write the descriptions of the files, and then the hashes of all files.
-
-    `spec`: The contract at this opset; `devices`: those of the records.
-
-    Raises:
-        ExporterError: MANIFEST if the project's template `card.md` is invalid.
-    """
-    pairs = zip(devices, publication.records, strict=True)
-    missing_in_genai = list_missing_in_genai(spec)
-    card = render(
-        "card.md",
-        templates,
-        **dict(publication),
-        release=publication.release,
-        spec=spec,
-        contract=describe_contract(spec),
-        devices=devices,
-        runtimes=tuple(format_runtime(*pair, publication.tools) for pair in pairs),
-        has_example=(folder / EXAMPLE).exists(),
-        missing_in_genai=missing_in_genai,
-    )
-    atol = max((item.atol for item in publication.allowed), default=0.0)
-    rtol = max((item.rtol for item in publication.allowed), default=0.0)
-    write_text(folder / MARKER, publication.to_json())
-    write_text(folder / CONTRACT, spec.to_json())
-    write_text(folder / CARD, card)
-    is_decoder = spec.generate is not None and spec.generate.part == DECODER
-    names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
-    for name in names[: 1 if missing_in_genai else 2]:
-        write_text(folder / name, render(name, templates, spec=spec))
-    write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
-    config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
-    write_text(folder / "config.txt", config)
-    lines = (f"{hash_file(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
-    write_text(folder / SUMS, "".join(lines))
 
 
 def list_missing_in_genai(spec: ModelSpec) -> tuple[str, ...]:
@@ -462,7 +492,7 @@ def list_unlisted_files(folder: Path) -> tuple[str, ...]:
     Raises:
         OSError, ValueError: If there is no list, or an invalid one.
     """
-    return tuple(sorted(set(list_files(folder)) - {SUMS, *_read_sums(folder)}))
+    return tuple(sorted(set(list_files(folder)) - {SUMS, SIGNATURE, *_read_sums(folder)}))
 
 
 def list_edited_texts(folder: Path) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
+from exporter.commands.publish.descriptions import write_descriptions
 from exporter.commands.publish.published_folder import (
     Candidate,
     Publication,
@@ -26,15 +27,15 @@ from exporter.commands.publish.published_folder import (
     TargetResult,
     copy_assets,
     copy_model,
+    copy_preprocessing,
     find_hash_problems,
     list_edited_texts,
     list_unlisted_files,
     summarize,
-    write_descriptions,
 )
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT
-from exporter.core.git import find_last_change
+from exporter.core.git import find_last_change, find_repository
 from exporter.manifest import Device, Manifest, ModelSpec, Project
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.child_call import ChildFailure, call_in_child
@@ -143,7 +144,7 @@ def move_into_place(staged: Path, final: Path) -> None:
     shutil.rmtree(old)
 
 
-_CHILD = "exporter.commands.publish.child"
+_CHILD = "exporter.commands.publish.child.proof"
 
 
 @dataclass(slots=True)
@@ -220,14 +221,22 @@ class _ModelPublisher:
                 continue
             spec = self.spec.resolve_cell(item.candidate.opset)
             devices = self._list_devices(item.candidate)
-            publication = summarize(item.candidate, result, item.folder, item.commit, self.tools)
+            publication = summarize(
+                item.candidate,
+                spec,
+                result,
+                item.folder,
+                commit=item.commit,
+                repository=find_repository(root, self.environment) if item.commit else "",
+                tools=self.tools,
+            )
             templates = root / self.project.templates
             write_descriptions(publication, spec, devices, templates, item.folder)
             moved = self.folder / "moved" / item.folder.name
             moved.parent.mkdir(exist_ok=True)
             item.folder = item.folder.rename(moved)
         for item, result in self._request("verify_files", {"root": root}, items):
-            item.notes += result.notes
+            item.notes += (*result.notes, *(f"changed: {each}" for each in result.changes))
             if item.candidate.warning:  # the warning contains the failures
                 item.notes += result.problems
             elif result.problems:
@@ -237,6 +246,10 @@ class _ModelPublisher:
             if not item.problem:
                 move_into_place(item.folder, self.destination / str(item.candidate.opset))
             yield item
+
+    def _find_previous(self, candidate: Candidate) -> Path | None:
+        folder = self.destination / str(candidate.opset)
+        return folder if folder.is_dir() else None
 
     def _list_devices(self, candidate: Candidate) -> tuple[Device, ...]:
         names = (record.cell.device for record in candidate.records)
@@ -263,6 +276,7 @@ class _ModelPublisher:
             try:
                 copy_model(candidate, self.built, item.folder)
                 copy_assets(candidate, self.spec, Path(self.project.root), item.folder)
+                copy_preprocessing(self.spec, Path(self.project.root), item.folder)
                 item.commit = self._find_commit(candidate)
             except (ExporterError, OSError) as error:
                 problem = str(error)
@@ -282,6 +296,7 @@ class _ModelPublisher:
                 devices=self._list_devices(item.candidate),
                 folder=item.folder,
                 commit=item.commit,
+                previous=self._find_previous(item.candidate),
                 has_ties=any(
                     check.metrics.get("tied_samples")
                     for record in item.candidate.records

@@ -240,7 +240,7 @@ class Preprocess(Table):
     """`"prepare.py:load"`: called with a raw sample, it returns the array of the input. It needs no
     PyTorch."""
     layout: Annotated[
-        str, require_match("(?!.*(.).*\\1)[A-Z]{1,8}", 'different letters, such as "NCHW"')
+        str, require_match("(?!.*(.).*\\1)[A-Z]{0,8}", 'different letters, such as "NCHW"')
     ] = ""
     """`"NCHW"`: a letter for each dimension, with C for channels, H for the height, W for the
     width."""
@@ -261,7 +261,7 @@ class Preprocess(Table):
 
     @model_validator(mode="after")
     def _check_form(self) -> Preprocess:
-        others = self.model_fields_set - {"function"}
+        others = self.model_dump(exclude_defaults=True).keys() - {"function"}
         if self.function and others:
             names = ", ".join(f"`{each}`" for each in sorted(others))
             raise ValueError(f"`function` does all; remove {names}")

@@ -19,7 +19,7 @@ from exporter.core.check_table import CALLER_CHECK
 from exporter.core.text import pluralize
 from exporter.manifest import Caller, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
-from exporter.records.record import CheckResult, Status
+from exporter.records.record import PREPROCESS, CheckResult, Status
 from exporter.worker.callers.caller_process import CallerReport, SampleRun
 from exporter.worker.callers.mistakes import Call, explain_difference
 from exporter.worker.callers.preprocessing import PREPARED, PROVED, judge_preprocessing
@@ -28,8 +28,8 @@ from exporter.worker.callers.results import Array, Values, name_value, read_valu
 from exporter.worker.job_output import JobOutput
 from exporter.worker.process.failure import format_message
 
-#: Before the name of an input in the figures of a record, and before a reason.
-PREPROCESS, UNPROVED = "preprocess of ", "declared, not proved: "
+#: Before the reason why `preprocess` of an input is not proved.
+_UNPROVED = "declared, not proved: "
 _FUNCTION = "exporter.worker.callers.caller_process:run_caller"
 #: The share of the time of a model's job that one process of a caller may use.
 _SHARE = 0.25
@@ -63,7 +63,7 @@ def check_callers(output: JobOutput, spec: ModelSpec, opset: int) -> tuple[Check
             metrics={
                 "callers": len(results),
                 **{
-                    f"{PREPROCESS}{name}": PROVED if name in proved else f"{UNPROVED}{text}"
+                    f"{PREPROCESS}{name}": PROVED if name in proved else f"{_UNPROVED}{text}"
                     for name, text in outcomes.items()
                 },
             },

@@ -11,10 +11,34 @@ from exporter.core.git import (
     find_git_folder,
     find_head,
     find_last_change,
+    find_repository,
     list_ignored_files,
     list_versions,
 )
 from tests.integration.project import run_git
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://host.example/acme/pets.git", "https://host.example/acme/pets"),
+        ("https://user:secret@host.example/acme/pets", "https://host.example/acme/pets"),
+        ("https://token@host.example:8443/acme/pets.git/", "https://host.example/acme/pets"),
+        ("git@host.example:acme/pets.git", "https://host.example/acme/pets"),
+        ("ssh://git@host.example:22/acme/pets.git", "https://host.example/acme/pets"),
+        ("/srv/git/pets.git", ""),
+        ("file:///srv/git/pets.git", ""),
+        ("../pets", ""),
+        ("", ""),
+    ],
+)
+def test_the_address_of_a_repository_has_no_secret(
+    remote: str, address: str, tmp_path: Path
+) -> None:
+    run_git(tmp_path, "init", "-q")
+    if remote:
+        run_git(tmp_path, "remote", "add", "origin", remote)
+    assert find_repository(tmp_path, os.environ) == address
 
 
 def test_versions_of_a_file_have_their_commits(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.next_token import apply_search
 from exporter.checks.protocol import CheckedFile, DamagedSample
 from exporter.checks.rollout import find_tie_margin, list_loops
-from exporter.commands.publish.child import DamagedFolder, open_samples, prove_folder
+from exporter.commands.publish.child.proof import DamagedFolder, open_samples, prove_folder
 from exporter.commands.publish.published_folder import (
     GENAI_CONFIG,
     SUMS,

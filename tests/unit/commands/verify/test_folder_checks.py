@@ -19,7 +19,7 @@ from onnx import numpy_helper, parser
 
 from exporter.checks.protocol import hash_sample
 from exporter.cli.entry_point import exporter
-from exporter.commands.publish.child import verify_files
+from exporter.commands.publish.child.proof import verify_files
 from exporter.commands.publish.published_folder import (
     Allowance,
     DataSet,
@@ -261,12 +261,19 @@ def test_a_changed_file_is_red(tmp_path: Path, name: str) -> None:
     assert f"{name} has another hash" in verdict.message
 
 
+def test_a_signature_is_a_part_of_the_folder(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "net")
+    (folder / "model.sig").touch()
+    verdict = verify(folder, is_strict=True)
+    (files,) = (each for each in verdict.checks if each.check == "files")
+    assert (files.status, files.message) == (Status.PASS, "")
+
+
 @pytest.mark.parametrize(
     ("name", "is_red"),
     [
         (".gitattributes", False),
         (".cache/huggingface/CACHEDIR.TAG", False),
-        ("model.sig", False),
         ("test_data_set_0/.DS_Store", False),
         ("test_data_set_0/input_1.pb", True),
     ],

@@ -29,12 +29,15 @@ from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckedFile, DamagedSample, SampleData, hash_sample
 from exporter.checks.sample_checks import SAMPLE_KINDS
+from exporter.commands.publish.child.replaced_folder import list_changes
 from exporter.commands.publish.published_folder import (
     EXAMPLE,
     MARKER,
     MODEL,
+    RAW,
     Allowance,
     DataSet,
+    ExampleTensor,
     Publication,
     PublishTarget,
     TargetResult,
@@ -97,12 +100,13 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
     if not writer.sets:
         return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
-    _write_example(target.folder, writer)
+    example = _write_example(target.folder, writer)
     write_json(JobFolder(target.folder).reference, reference)
     _describe_file(target, spec, proto)
     return TargetResult(
         notes=tuple(writer.notes),
         sets=tuple(writer.sets),
+        example=example,
         allowed=tuple(writer.allowed.values()),
         sources=writer.sources,
     )
@@ -126,14 +130,17 @@ def _describe_file(target: PublishTarget, spec: ModelSpec, proto: ModelProto) ->
         file.write(described.SerializeToString(deterministic=True))
 
 
-def _write_example(folder: Path, writer: _FolderWriter) -> None:
-    """Write the first data set as `example.npz`, unless numpy cannot store a value."""
+def _write_example(folder: Path, writer: _FolderWriter) -> tuple[ExampleTensor, ...]:
+    """Write the first data set as `example.npz` and as raw tensors, unless numpy cannot store it.
+
+    Texts have no raw tensors.
+    """
     inputs, outputs = writer.graph_inputs, writer.checked.spec.outputs
     names = {f"input_{index}.pb": item.name for index, item in enumerate(inputs)}
     names |= {f"output_{index}.pb": item.name for index, item in enumerate(outputs)}
     is_tensor = all(item.type.HasField("tensor_type") for item in inputs)
     if not is_tensor or any(item.kind != "tensor" for item in outputs):
-        return
+        return ()
     source, arrays = folder / writer.sets[0].folder, dict[str, Array]()
     for file, name in names.items():
         array = numpy_helper.to_array(
@@ -141,11 +148,23 @@ def _write_example(folder: Path, writer: _FolderWriter) -> None:
         )
         arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
         if array.dtype.kind == "V":  # bfloat16
-            return
+            return ()
     with ZipFile(folder / EXAMPLE, "w") as archive:  # `savez` has parameters with names of its own
         for name, array in arrays.items():
             with archive.open(ZipInfo(f"{name}.npy"), "w") as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
+    if any(array.dtype.kind == "U" for array in arrays.values()):
+        return ()
+    tensors: list[ExampleTensor] = []
+    (folder / RAW).mkdir()
+    for file, name in names.items():
+        array = arrays[name]
+        path = f"{RAW}/{file.removesuffix('.pb')}.bin"
+        (folder / path).write_bytes(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        tensors.append(
+            ExampleTensor(name=name, file=path, dtype=array.dtype.name, shape=array.shape)
+        )
+    return tuple(tensors)
 
 
 @dataclass(slots=True)
@@ -349,10 +368,12 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
             notes.append(f"not loaded on {device.name}, which is unavailable: {record.message}")
     except Exception as error:  # kernels are code of the project
         problems = [str(error)]
+    changes = list_changes(target.previous, folder) if target.previous else ()
     lines = (join_lines(problem.replace(f"{folder}/", "")) for problem in problems)
     return TargetResult(
         problems=tuple(truncate(line, _PROBLEM_LENGTH) for line in lines),
         notes=tuple(notes),
+        changes=tuple(changes),
     )
 
 
