@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,6 +23,8 @@ _MOST = 1 << 24
 #: The upper ends of integers, excluded, of which no table is known.
 _USUAL = {"uint8": 256}
 _DEFAULT_END = 2
+#: The same for one more set; larger ones may be the sizes of huge tensors.
+_LARGER_END = 100
 _DRAWN = frozenset({"f", "i", "u", "b"})
 
 
@@ -52,6 +55,8 @@ class InputDraw:
     fixed: Mapping[str, int]
     ends: Mapping[str, int]
     run: Callable[[Mapping[str, Array]], Sequence[OnnxValue]]
+    _accepted: set[str] = field(init=False, default_factory=set)
+    """The inputs whose larger integers the reference accepts."""
 
     def __post_init__(self) -> None:
         axes = self.list_axes()
@@ -83,12 +88,14 @@ class InputDraw:
         """
         base, first = self._find_base()
         sets, missing = [first], list[str]()
-        for axis in self.list_axes():
-            if axis in self.options.sizes or axis in self.fixed:
-                continue
+        for axis in self._list_free():
             sizes = (1, base[axis] + 1, 2 * base[axis], 3 * base[axis])
             tried = [{**base, axis: size} for size in sizes if size != base[axis]]
             accepted = [drawn for each in tried if (drawn := self._try(axis, each))]
+            if not accepted:  # axes of several inputs may have one size, with names of their own
+                same = [name for name in self._list_free() if base[name] == base[axis]]
+                tried = [{**base, **dict.fromkeys(same, size[axis])} for size in tried]
+                accepted = [drawn for each in tried if (drawn := self._try(axis, each))]
             sets += [each for each in accepted if self._is_new(each, sets)]
             if not accepted:
                 missing.append(f"other sizes of '{axis}': the reference accepts only {base[axis]}")
@@ -100,7 +107,27 @@ class InputDraw:
                 continue
             drawn = replace(first, name=f"values of seed {seed}", kind="values", factor=factor)
             sets.append(replace(drawn, inputs=inputs, outputs=outputs))
-        return sets, missing
+        return [*sets, *self._draw_larger(first)], missing
+
+    def _draw_larger(self, first: DrawnSet) -> Iterator[DrawnSet]:
+        """Yield a set with larger integers if the reference accepts them where the range is open.
+
+        A mask of other numbers than 0 and 1 has no meaning.
+        """
+        names = [name for name in self._list_open() if "mask" not in name.lower()]
+        if not names:
+            return
+        inputs = self._fill(first.axes, 5, ends=dict.fromkeys(names, _LARGER_END))
+        with suppress(RunFailure):
+            name = f"integers up to {_LARGER_END - 1}"
+            drawn = replace(first, name=name, kind="values", inputs=inputs)
+            yield replace(drawn, outputs=self.run(inputs))
+            self._accepted = {*names}
+
+    def _list_free(self) -> list[str]:
+        """Return the axes with more than one size."""
+        known = {**self.options.sizes, **self.fixed}
+        return [axis for axis in self.list_axes() if axis not in known]
 
     @staticmethod
     def _is_new(drawn: DrawnSet, known: Sequence[DrawnSet]) -> bool:
@@ -144,10 +171,16 @@ class InputDraw:
         for size in (1, 2, 8):
             yield {**dict.fromkeys(axes, size), **given}
 
-    def _fill(self, sizes: Mapping[str, int], seed: int, factor: float = 1.0) -> dict[str, Array]:
+    def _fill(
+        self,
+        sizes: Mapping[str, int],
+        seed: int,
+        factor: float = 1.0,
+        ends: Mapping[str, int] | None = None,
+    ) -> dict[str, Array]:
         generator = np.random.default_rng(seed)
         return {
-            item.name: self._fill_input(item, sizes, seed, generator, factor)
+            item.name: self._fill_input(item, sizes, seed, generator, factor, ends or {})
             for item in self.inputs
         }
 
@@ -158,6 +191,7 @@ class InputDraw:
         seed: int,
         generator: np.random.Generator,
         factor: float,
+        ends: Mapping[str, int],
     ) -> Array:
         dtype = _find_dtype(item)
         shape = tuple(dim if isinstance(dim, int) else sizes[dim] for dim in name_axes(item))
@@ -166,7 +200,7 @@ class InputDraw:
         if dtype.kind == "b":
             return generator.random(shape) < 0.5
         if dtype.kind in "iu":
-            end = int(high) + 1 if is_given else self._find_end(item)
+            end = int(high) + 1 if is_given else ends.get(item.name) or self._find_end(item)
             drawn = generator.integers(int(low), max(end, int(low) + 1), shape)
             if drawn.size > 1:  # the ends of a table are the first to be cut off
                 drawn.flat[0], drawn.flat[-1] = int(low), max(end - 1, int(low))
@@ -181,8 +215,16 @@ class InputDraw:
     def list_guesses(self) -> list[str]:
         """Return the inputs of integers whose range is only a guess."""
         return [
-            f"input '{item.name}' had 0 and 1 only, because no table limits it; tell its range by "
-            f"`--values {item.name}=LOW..HIGH`"
+            f"input '{name}' had 0 {last} only, because no table limits it; tell its range by "
+            f"`--values {name}=LOW..HIGH`"
+            for name in self._list_open()
+            for last in (f"to {_LARGER_END - 1}" if name in self._accepted else "and 1",)
+        ]
+
+    def _list_open(self) -> list[str]:
+        """Return the inputs of integers whose range nothing shows."""
+        return [
+            item.name
             for item in self.inputs
             if item.name not in {**self.ends, **self.options.values}
             and _find_dtype(item).kind in "iu"

@@ -41,6 +41,10 @@ HIDDEN = f"""{HEAD} net (float[b, 3] x) => (float[b, 3] y)
 ROWS = f"""{HEAD} net (int64[b, s] ids) => (float[b, s, 2] y)
 <float[40, 2] t = {{{", ".join(map(str, range(80)))}}}> {{ y = Gather(t, ids) }}"""
 CAST = f"{HEAD} net (int64[b] ids) => (float[b] y) {{ y = Cast<to = 1>(ids) }}"
+#: The axes have no names, and only equal sizes are accepted.
+SUM = f"""{HEAD} net (float[?, 2] x, float[?, 2] z) => (float[n, 2] y)
+<int64[2] s = {{-1, 2}}> {{ c = Concat<axis = -1>(x, z) a, b = Split<axis = -1>(c)
+d = Sub(a, b) y = Reshape(d, s) }}"""
 NOISE = f"""{HEAD} net (float[b, 2] x) => (float[b, 2] y)
 {{ n = RandomNormalLike(x) y = Add(x, n) }}"""
 NAN = f"{HEAD} net (float[b, 2] x) => (float[b, 2] y) {{ a = Abs(x) m = Neg(a) y = Log(m) }}"
@@ -120,6 +124,23 @@ TABLE = {
         ROWS.replace("[40, 2]", "[39, 2]").replace(", 78, 79}", "}"), ROWS, "parity", "fails"
     ),
     "integers of no table": Row(CAST, CAST, "", "tell its range by `--values ids=LOW..HIGH`"),
+    "larger integers": Row(
+        CAST.replace("y = Cast<to = 1>(ids)", "c = Cast<to = 1>(ids) y = Sign(c)"),
+        CAST,
+        "values",
+        "integers up to 99",
+    ),
+    "a mask": Row(
+        CAST.replace("y = Cast<to = 1>(ids)", "c = Cast<to = 1>(ids) y = Sign(c)").replace(
+            "ids", "mask"
+        ),
+        CAST.replace("ids", "mask"),
+        "",
+        "input 'mask' had 0 and 1 only",
+    ),
+    "equal sizes of two inputs": Row(
+        SUM.replace("{-1", "{2"), SUM, "weights", "1 of 1 weight of the reference have other"
+    ),
     "random": Row(NOISE, NOISE, "determinism", "the reference differs from itself"),
     "no number": Row(NAN, NAN, "power", "all elements are NaN or Inf in the reference"),
     "some numbers": Row(ROOT, ROOT),
@@ -163,7 +184,7 @@ def test_a_tolerance_accepts_an_error_but_no_other_weight(tmp_path: Path) -> Non
 
 def test_sizes_and_values_are_told(tmp_path: Path) -> None:
     clipped = CAST.replace("y = Cast<to = 1>(ids)", "c = Cast<to = 1>(ids) y = Min(c, n)")
-    clipped = clipped.replace("{ c", "<float[1] n = {100}> { c")
+    clipped = clipped.replace("{ c", "<float[1] n = {150}> { c")
     assert prove(tmp_path, clipped, CAST).status is Status.PASS
     told = prove(tmp_path, clipped, CAST, values={"ids": (0, 200)}, sizes={"b": 64})
     assert told.check == "parity"
