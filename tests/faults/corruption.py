@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -84,6 +85,26 @@ def future(path: Path, _: random.Random) -> None:
     os.utime(path, (ahead, ahead))
 
 
+#: The numbers of JSON and TOML that no document may contain.
+_NO_NUMBERS = {
+    ".json": ("NaN", "Infinity", "-Infinity", "1e999"),
+    ".toml": ("nan", "-inf", "1e999"),
+}
+_NUMBER = re.compile(r"(?<=\s)-?\d[\d.eE+-]*(?=[,\s\]}])")
+
+
+def no_number(path: Path, draw: random.Random) -> None:
+    """Replace one number of a document by one that is infinite or none; append to other files."""
+    content = path.read_bytes().decode(errors="surrogateescape")
+    numbers = [*_NUMBER.finditer(content)] if path.suffix in _NO_NUMBERS else []
+    if not numbers:
+        append(path, draw)
+        return
+    start, end = draw.choice(numbers).span()
+    content = content[:start] + draw.choice(_NO_NUMBERS[path.suffix]) + content[end:]
+    path.write_bytes(content.encode(errors="surrogateescape"))
+
+
 def swapped(path: Path, draw: random.Random) -> None:
     """Swap the content with another file of the same suffix."""
     others = sorted(
@@ -97,7 +118,7 @@ def swapped(path: Path, draw: random.Random) -> None:
 
 ON_FILES = (
     *(cut, flip, flip_unseen, append, folder, missing, link, dangling, endless, pipe, future),
-    swapped,
+    *(no_number, swapped),
 )
 ON_FOLDERS = (file, missing, dangling, endless, pipe, future)
 
