@@ -27,9 +27,20 @@ from exporter.cli.output.tables import (
     open_project,
     show_plan,
 )
-from exporter.cli.output.terminal import print_document, print_error, print_line, print_table
+from exporter.cli.output.terminal import (
+    print_document,
+    print_line,
+    print_problem,
+    print_table,
+)
 from exporter.core.check_table import FAILURE_CODES
-from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
+from exporter.core.errors import (
+    ExitCode,
+    ExporterError,
+    Problem,
+    shorten_problems,
+    suggest_nearest,
+)
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import find_packaged_folder, pluralize
 from exporter.export_options import ExportOptions
@@ -60,8 +71,8 @@ def check(root: Path) -> int:
     require_own_checkout(root)
     manifest = load_project(root)
     problems = tuple(_find_inconsistencies(manifest))
-    for problem in problems:
-        print_error(problem)
+    for problem in shorten_problems(problems):
+        print_problem(problem)
     for note in _list_repeated_axes(manifest):
         print_line(note)
     for note in (*_list_unknown_modules(manifest), *_list_accepted_renames(manifest)):
@@ -333,8 +344,8 @@ def _build_call_rows(spec: ModelSpec) -> Iterator[tuple[str, ...]]:
         yield "", container.at, "", "", kind
 
 
-def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
-    """Yield a message for each problem of the baseline and of the pages."""
+def _find_inconsistencies(manifest: Manifest) -> Iterator[Problem]:
+    """Yield each problem of the baseline and of the pages."""
     plan = make_plan(manifest)
     path = ReportPaths(manifest.project).baseline
     if path.exists():  # a new project has no baseline; its gate reports that
@@ -350,21 +361,26 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[str]:
         for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
             in_order = sorted(cells, key=lambda cell: cell.sort_key)
             for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
-                yield f"{group.label} {problem}"
+                yield Problem(key=group.label, message=problem)
     build_folder = BuildFolder.from_project(manifest.project)
     if not build_folder.results.exists() or not reports_folder.are_pages_unmodified(
         manifest.project
     ):
         # Another machine wrote the pages.
         if problem := find_merge_error(manifest):
-            yield f"{manifest.project.reports}: {problem}; run `exporter export`"
+            message = f"{problem}; run `exporter export`"
+            yield Problem(key=manifest.project.reports, message=message)
         return
     results = filter_valid_results(read_run(build_folder.results), manifest, plan)
     results = drop_changed_files(results, build_folder.path)
     missing = results.missing.items()
     for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         reason = changed.first[1]
-        yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
+        message = f"the tables are stale: {reason}; run `exporter export`"
+        yield Problem(key=changed.label, message=message)
     if not missing:
         for name in reports_folder.find_stale_pages(manifest, results.run):
-            yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
+            yield Problem(
+                key=f"{manifest.project.reports}/{name}",
+                message="is stale; run `exporter report`",
+            )

@@ -224,8 +224,9 @@ def _merge_folders(manifest: Manifest, folders: tuple[Path, ...]) -> int:
     missing = results.missing.items()
     for group in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         cell, reason = group.first
-        message = f"{group.label}: no result: {reason}"
-        problems.append(Problem(message=message, location=entries.get(cell.model)))
+        location = entries.get(cell.model)
+        message = f"no result: {reason}"
+        problems.append(Problem(key=group.label, message=message, location=location))
     if problems:
         raise ExporterError(ExitCode.RED, problems)
     return ExitCode.OK

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 #: The number of names that fit one line of a message.
 _FEW_NAMES = 5
@@ -100,10 +101,34 @@ class StoppedByFailure(KeyboardInterrupt):
     """The export was interrupted because a cell is red; the text is the cell."""
 
 
+#: `difflib` takes 0.1 ms for each name, and each of 3,000 entries can have an unknown one.
+_MANY_NAMES = 100
+
+
 def suggest_nearest(word: str, candidates: Iterable[str]) -> str:
-    """Return the end of a message, `; did you mean 'inputs'?`, or "" if no word is similar."""
-    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    """Return the end of a message, `; did you mean 'inputs'?`, or "" if no word is similar.
+
+    Of many candidates, only those that differ in one letter or go on are similar.
+    """
+    names = tuple(candidates)
+    if len(names) > _MANY_NAMES:
+        known = _index_by_parts(names)
+        close = [known[part] for part in _list_parts(word) if part in known]
+        close = close or [name for name in names if word and name.startswith(word)]
+    else:
+        close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+@lru_cache(maxsize=4)
+def _index_by_parts(names: tuple[str, ...]) -> dict[str, str]:
+    parts = {part: name for name in reversed(names) for part in _list_parts(name)}
+    return parts | {name: name for name in names}
+
+
+def _list_parts(name: str) -> list[str]:
+    """Return a name, and what is left of it without one of its letters."""
+    return [name, *(name[:index] + name[index + 1 :] for index in range(len(name)))]
 
 
 def suggest_name(word: str, candidates: Iterable[str]) -> str:

@@ -101,15 +101,15 @@ def test_added_and_removed_opsets_are_reported(project: Path) -> None:
     change(project, "[17, 18]", "[18, 19]")
     code, errors = run_check(project)
     assert code == 1
-    assert "net/19/cpu is not in the baseline; run `exporter export`" in errors
-    assert "net/17/cpu is in the baseline but in no manifest" in errors
+    assert "net/19/cpu: is not in the baseline; run `exporter export`" in errors
+    assert "net/17/cpu: is in the baseline but in no manifest" in errors
 
 
 def test_a_changed_description_makes_only_its_page_stale(project: Path) -> None:
     change(project, "opsets", 'description = "A net"\nopsets')
     code, errors = run_check(project)
     assert code == 1
-    assert "reports/models/net.md is stale; run `exporter report`" in errors
+    assert "reports/models/net.md: is stale; run `exporter report`" in errors
     assert run_exporter(project, "report").returncode == 0
     assert run_check(project) == (0, "")
 

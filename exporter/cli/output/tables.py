@@ -345,8 +345,12 @@ def print_result_notes(current: Results) -> None:
             "to prove them with the current tools"
         )
     missing = current.missing.items()
-    for group in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
-        print_error(f"{group.label}: no result: {group.first[1]}")
+    groups = group_by_opset(missing, lambda item: item[0], lambda item: item[1])
+    problems = [
+        Problem(key=group.label, message=f"no result: {group.first[1]}") for group in groups
+    ]
+    for problem in shorten_problems(problems):
+        print_problem(problem)
 
 
 def show_plan(build_plan: BuildPlan) -> None:
@@ -383,7 +387,8 @@ def show_plan(build_plan: BuildPlan) -> None:
         print_line(note)
     groups = group_by_opset(rows, lambda row: row[0], lambda row: row[1])
     lines = [(group.label, *group.first[1]) for group in groups]
-    lines += [(model_id, "error", "", INVALID_ENTRY) for model_id in invalid]
+    problems = (Problem(key=model_id, message=INVALID_ENTRY) for model_id in invalid)
+    lines += [(each.key, "error", "", each.message) for each in shorten_problems(problems)]
     print_table(lines)
 
 

@@ -31,8 +31,6 @@ class InheritedEntry:
 
 #: Entries of a chain of `extends`, because each one is merged with all others of its chain.
 MAX_ENTRIES = 50
-#: Entries with an unknown parent whose messages suggest another one.
-MAX_HINTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,6 @@ class InheritanceGraph:
     _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
     _interfaces: dict[str, Layer] = field(default_factory=dict)
     """The inputs, outputs and axes of models that generate, by the name of the file."""
-    _unknown_parents: set[str] = field(default_factory=set)
 
     def add(self, file: ManifestFile) -> None:
         if file.file.name.endswith(INTERFACE):
@@ -113,10 +110,7 @@ class InheritanceGraph:
             for problem in self._unreadable[name]:
                 report.add(problem)
         else:
-            # Each hint compares the name with all IDs, and a message shows only the first ones.
-            self._unknown_parents.add(inherited.id)
-            has_hint = len(self._unknown_parents) <= MAX_HINTS
-            hint = suggest_name(name, self._by_id) if has_hint else ""
+            hint = suggest_name(name, self._by_id)
             report.add(_build_problem(inherited, f"no model has the ID {quote(name)}{hint}"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.core import errors
 from exporter.core.errors import Location, Problem, shorten_problems, suggest_name
 
 
@@ -36,3 +37,24 @@ def test_many_problems_of_a_kind_have_one_line_with_their_number() -> None:
     shown = shorten_problems([*hints, other])
     more = Problem(message="2980 more problems like the last one")
     assert shown == (*hints[:20], more, other)
+
+
+@pytest.mark.parametrize(
+    ("word", "end"),
+    [
+        ("layer_17_wieght", "; did you mean 'layer_17_weight'?"),
+        ("layer_17_weigh", "; did you mean 'layer_17_weight'?"),
+        ("layer_17_weightt", "; did you mean 'layer_17_weight'?"),
+        ("layer_250", "; did you mean 'layer_250_weight'?"),
+        ("other", ""),
+        ("", ""),
+    ],
+)
+def test_a_name_among_many_is_found_by_one_letter_or_its_beginning(word: str, end: str) -> None:
+    assert suggest_name(word, [f"layer_{i}_weight" for i in range(300)]) == end
+
+
+def test_many_names_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors.difflib, "get_close_matches", None)
+    names = [f"layer_{i}_weight" for i in range(300)]
+    assert all(name in suggest_name(name[:-1], names) for name in names)
