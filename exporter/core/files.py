@@ -93,6 +93,13 @@ def copy_file(source: Path, target: Path, on_chunk: Callable[[], None] = lambda:
             on_chunk()
 
 
+def leads_out_of_checkout(path: Path) -> bool:
+    """Return whether links lead from a path in a repository of git to one outside of it."""
+    checkout = next((p for p in path.absolute().parents if os.path.lexists(p / ".git")), None)
+    target = os.path.realpath(path)
+    return checkout is not None and not Path(target).is_relative_to(os.path.realpath(checkout))
+
+
 def empty_regular_file(path: Path) -> None:
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import tomli
 
 from exporter.core import toml_errors
-from exporter.core.files import read_regular_file
+from exporter.core.files import leads_out_of_checkout, read_regular_file
 
 T = TypeVar("T")
 
@@ -85,10 +85,8 @@ def _read(path: Path) -> bytes:
     """
     target = Path(os.path.realpath(path))
     if target != path.absolute():
-        folders = path.absolute().parents
-        checkout = next((each for each in folders if os.path.lexists(each / ".git")), None)
-        is_inside = checkout is None or target.is_relative_to(os.path.realpath(checkout))
-        if not is_inside or (path.is_symlink() and target.suffix != path.suffix):
+        is_other = path.is_symlink() and target.suffix != path.suffix
+        if is_other or leads_out_of_checkout(path):
             text = "is a symlink to a file that is no TOML file of the repository; copy the file"
             raise OSError(errno.EINVAL, text, str(path))
     return read_regular_file(path, _MAX_BYTES, may_be_link=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.core.device_name import SEPARATOR, DeviceName
-from exporter.core.errors import Problem, suggest_nearest
+from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
+from exporter.core.files import leads_out_of_checkout
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.manifest.build_setting import find_build_problem
 from exporter.manifest.resolved.keys import (
@@ -117,6 +118,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     built_in: dict[str, Any] = {"devices": (*BUILT_IN_DEVICES.values(),), "environments": ()}
     if not isinstance(file, TomlFile) or table is None:
         project = _build_project(root, ProjectTable(), None, gate=DEFAULT_GATE, **built_in)
+        _require_own_folders(project)
         return ProjectSettings(project=project, layer=None)
     settings, removed = validate(ProjectTable, file, SETTINGS_KEYS, report)
     settings_file = SettingsFile(file, settings, report)
@@ -129,6 +131,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     for name in settings.evidence.keys() - devices:
         settings_file.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(root, settings, file, gate=gate, **resolved)
+    _require_own_folders(project)
     for index, message in find_device_problems(settings.defaults.devices, project.device_names):
         settings_file.add_problem(("defaults", "devices", index), message)
     layer = Layer(
@@ -223,6 +226,21 @@ def _build_project(
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
         **resolved,
     )
+
+
+def _require_own_folders(project: Project) -> None:
+    """Raise an error if a folder is a link out of the repository, before it is searched.
+
+    Commands read branches of other people. `templates -> /` has all files of the machine, and a
+    report would be written to another folder.
+
+    Raises:
+        ExporterError: MANIFEST.
+    """
+    for name in (project.manifests, project.reports, project.templates):
+        if leads_out_of_checkout(Path(project.root) / name):
+            problem = "is a symlink out of the repository; copy the folder"
+            raise ExporterError(ExitCode.MANIFEST, f"{name}: {problem}")
 
 
 def _check_folders(settings_file: SettingsFile) -> None:

@@ -118,11 +118,7 @@ class BuildFolder:
                     make_accessible(path, is_recursive=False)
                     make_accessible(JobFolder(path).records, is_recursive=False)
         is_new = not self.path.exists()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            message = f"{self.path}: is not a folder; remove it or change `build`"
-            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+        self._create()
         lock = FileLock(self.path / ".lock", timeout=0)
         try:
             lock.acquire()
@@ -156,16 +152,35 @@ class BuildFolder:
         """Wait until no other command changes the baseline or the evidence.
 
         Raises:
-            ExporterError: ENVIRONMENT, if another command does not end.
+            ExporterError: ENVIRONMENT, if another command does not end, or if the folder or its
+                lock cannot be created.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._create()
+        path = self.path / ".committed.lock"
         try:
-            lock = FileLock(self.path / ".committed.lock").acquire(timeout=_PATIENCE)
+            lock = FileLock(path).acquire(timeout=_PATIENCE)
         except Timeout:
             problem = "another command changes the baseline or the evidence; wait until it ends"
             raise ExporterError(ExitCode.ENVIRONMENT, f"{self.path.name}: {problem}") from None
+        except OSError as error:
+            message = f"{path}: cannot be locked: {error.strerror}{describe_owner(path)}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         with lock:
             yield
+
+    def _create(self) -> None:
+        """Create the folder, if it does not exist.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if a file has its path, or the system refuses it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            message = (
+                f"{self.path}: is not a folder; move it away, or name another folder as `build`"
+            )
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
 
     def _refuse_other_files(self) -> None:
         """Raise an error if a path that an export would write exists, and no export wrote it.

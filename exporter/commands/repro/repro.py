@@ -21,6 +21,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import (
     CELL_LIMIT,
     PROJECT_LIMIT,
+    copy_file,
     hash_file,
     read_regular_file,
     write_text,
@@ -106,10 +107,14 @@ def write_reproducer(reproduced: ReproducedCell, folder: Path) -> None:
                 raise ExporterError(ExitCode.ENVIRONMENT, message)
             (folder / target).mkdir()
             for path in paths:
-                shutil.copyfile(path, folder / target / path.name)
+                _copy(path, folder / target / path.name, "export the model again")
     _copy_sources(reproduced, folder)
     for kind, path in around.items():
-        shutil.copytree(path, folder / _PASSES / kind)
+        try:
+            shutil.copytree(path, folder / _PASSES / kind)
+        except OSError as error:  # also for several files
+            message = f"{path}: cannot be read; export the model again"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from error
     script = render_repro_script(
         spec,
         reproduced.record,
@@ -254,4 +259,12 @@ def _copy_sources(reproduced: ReproducedCell, folder: Path) -> None:
             raise ExporterError(ExitCode.UNREADABLE, message)
         target = folder / SOURCES / source.file
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(reproduced.root / source.file, target)
+        _copy((reproduced.root / source.file).resolve(), target, "restore it")
+
+
+def _copy(source: Path, target: Path, fix: str) -> None:
+    try:
+        copy_file(source, target)
+    except OSError as error:
+        message = f"{source}: cannot be read: {error.strerror}; {fix}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error

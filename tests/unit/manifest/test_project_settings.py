@@ -236,3 +236,21 @@ def test_the_last_key_is_rejected(tmp_path: Path, table: str, keys: str, message
     key = f"tool.exporter{table}.{lines[-1].split()[0]}"
     assert str(caught.value).startswith(f"pyproject.toml:{len(lines)}: {key}")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["manifests", "reports", "templates"])
+def test_a_folder_that_is_a_link_out_of_the_repository_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    root = make_project(tmp_path / "project", {"manifests/net.toml": NET})
+    other = tmp_path / "other"
+    (root / name).rename(other) if (root / name).exists() else other.mkdir()
+    (root / name).symlink_to(other)
+    load_project(root)  # without git, the link is the only copy
+    (root / ".git").mkdir()
+    with pytest.raises(ExporterError, match=f"^{name}: is a symlink out of the repository; copy"):
+        load_project(root)
+    other.rename(root / "inside")
+    (root / name).unlink()
+    (root / name).symlink_to("inside")
+    load_project(root)

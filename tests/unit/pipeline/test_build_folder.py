@@ -248,12 +248,14 @@ def test_reports_of_the_exporter_are_carried_over_with_their_opset(
 def test_a_file_with_the_path_of_the_build_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("mine")
     for path in (tmp_path / "build", tmp_path / "build" / "below"):
-        with (
-            pytest.raises(ExporterError, match="is not a folder") as caught,
-            BuildFolder(path).lock(),
-        ):
-            pass
-        assert caught.value.exit_code is ExitCode.ENVIRONMENT
+        build_folder = BuildFolder(path)
+        for lock in (build_folder.lock(), build_folder.lock_committed_files()):
+            with (
+                pytest.raises(ExporterError, match="is not a folder; move it away") as caught,
+                lock,
+            ):
+                pass
+            assert caught.value.exit_code is ExitCode.ENVIRONMENT
     assert (tmp_path / "build").read_text() == "mine"
 
 

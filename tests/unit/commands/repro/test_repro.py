@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,17 @@ def cell(root: Path, record: Record) -> ReproducedCell:
         root=root,
         built=built,
     )
+
+
+@pytest.mark.parametrize("kind", [Path.mkdir, os.mkfifo])
+def test_a_sample_that_is_no_file_is_an_error_with_its_path(tmp_path: Path, kind: Any) -> None:
+    failed_cell = cell(tmp_path, make_record("alexnet/17/cpu", "fail", sources=(SOURCE,)))
+    path = failed_cell.built.sample(0) / "input_0.pb"
+    path.unlink()
+    kind(path)
+    text = f"{path}: cannot be read: is not a regular file; export the model again"
+    with pytest.raises(ExporterError, match=re.escape(text)):
+        write_reproducer(failed_cell, tmp_path / "again")
 
 
 def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path: Path) -> None:
