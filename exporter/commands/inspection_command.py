@@ -353,7 +353,8 @@ def _find_inconsistencies(manifest: Manifest) -> Iterator[Problem]:
         require_former_ids(manifest, baseline.models.keys())
         renames = find_renames(manifest, baseline.models.keys())
         for old, new in renames.items():
-            yield f"{new} was {old} in the baseline; run `exporter baseline` to rename it there"
+            message = f"was {old} in the baseline; run `exporter baseline` to rename it there"
+            yield Problem(key=new, message=message)
         accepted = {outcome.cell for outcome in rename_models(baseline, renames).cells}
         planned = {planned.cell for planned in plan.cells}
         added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"

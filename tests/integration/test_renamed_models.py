@@ -74,7 +74,7 @@ def test_a_baseline_with_the_former_name_is_a_problem(branch: Path) -> None:
     rename(branch)
     write_results(branch)
     checked = run_exporter(branch, "check", code=ExitCode.RED)
-    assert "fresh was net in the baseline; run `exporter baseline`" in checked.stderr
+    assert "fresh: was net in the baseline; run `exporter baseline`" in checked.stderr
     assert "net/17" not in checked.stderr
 
 
