@@ -174,7 +174,24 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
             notes.append(f"{flipped} elements of selections differ from the script's run")
         return ProbeResult(weights=file, weights_names=names, is_drawn=is_drawn, notes=tuple(notes))
     text = f"other outputs than the script's for the same inputs: {problems[0]}"
+    if _is_unstable(called, spec, expected):
+        text += "; its values also change with the number of threads, as rows of equal scores "
+        text += "exchange their places: record it with trained weights"
     return ProbeResult(difference=text)
+
+
+def _is_unstable(model: Model, spec: ModelSpec, expected: dict[str, Any]) -> bool:
+    """Return whether the outputs of a model depend on the number of threads."""
+    inputs = {item.name: each for item, each in zip(spec.inputs, expected["inputs"], strict=True)}
+    call = build_tensor_call(spec, inputs)
+    threads = torch.get_num_threads()
+    runs = []
+    for count in (threads, 1 if threads > 1 else 2):
+        torch.set_num_threads(count)
+        torch.manual_seed(0)
+        runs.append(list(list_tensors(model(*call.args, **call.kwargs), copies=True)))
+    torch.set_num_threads(threads)
+    return len(runs[0]) != len(runs[1]) or any(map(_differs, *runs))
 
 
 def _set_weights(model: Model, path: str) -> ProbeResult:

@@ -146,6 +146,11 @@ class Exported(nn.Module):
         return x if torch.onnx.is_in_onnx_export() else [x, [x + 1, x + 2]]
 
 
+class Threads(nn.Module):
+    def forward(self, x):
+        return x * torch.get_num_threads()
+
+
 class Scored(nn.Module):
     def forward(self, x):
         return x.sigmoid() if torch.onnx.is_in_onnx_export() else x
@@ -444,6 +449,16 @@ def test_another_model_is_a_difference(
     if not difference:
         assert result.weights == files[0]
         assert result.weights_names == StateNames(key="model", strip="module.")
+
+
+@pytest.mark.parametrize(("model", "is_unstable"), [("Threads", True), ("Same", False)])
+def test_values_that_change_with_the_threads_are_said(
+    tmp_path: Path, model: str, is_unstable: bool
+) -> None:
+    observation = observe(nn.Hardtanh(), tmp_path)
+    result = run(tmp_path, model, '{ name = "x", shape = [2, 3] }', **observation)
+    assert result.difference.startswith("other outputs than the script's")
+    assert ("record it with trained weights" in result.difference) is is_unstable
 
 
 @pytest.mark.parametrize(
