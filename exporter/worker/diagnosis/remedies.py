@@ -229,13 +229,14 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
     carriers = [tensor]  # kept, so that no other tensor gets the storage of one
     reads: list[str] = []
     at, cause = "", ""
+    is_read = False
 
     def is_carrier(value: Any) -> bool:
         storages = {each.untyped_storage().data_ptr() for each in carriers}
         return isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() in storages
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal cause, at
+        nonlocal at, cause, is_read
         result = func(*args, **kwargs)
         schema = internals.read_schema(func)
         leaves = internals.tree_leaves((args, kwargs))
@@ -244,7 +245,7 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
         if line := find_frame_line(traceback.walk_stack(None), opset_export.root):
             reads.append(line)
         if reads_value(func, result):
-            at = line
+            at, is_read = line, True
             cause = "it reads the value there, and the file has that of the example"
         for item, value in zip(schema.arguments, args, strict=False):
             is_written = item.alias_info is not None and item.alias_info.is_write
@@ -264,7 +265,7 @@ def find_lost_input(text: str, opset_export: OpsetExport) -> tuple[str, str]:
         outputs = run_model(opset_export.model, opset_export.spec, opset_export.inputs)
         is_used = any(map(is_carrier, internals.tree_leaves(outputs)))
     state.restore()
-    if reads and not cause and not is_used:
+    if reads and not is_read and not is_used:
         at, cause = reads[-1], "no output uses the result: remove the input, or use the result"
     return at, cause
 

@@ -235,6 +235,14 @@ CASES = (
         signature="x [batch, 4], mask [batch, 4] -> y [batch, 4]",
     ),
     Case(
+        net="WritesCopy",
+        opset=17,
+        code="E-input-ignored",
+        line="torch.cat([y, y])[:2].copy_(row)",
+        cause="no output uses the result: remove the input, or use the result",
+        signature="x [batch, 4], row [1, 4] -> y [batch, 4]",
+    ),
+    Case(
         net="Selects",
         opset=18,
         code="E-wellformed",
