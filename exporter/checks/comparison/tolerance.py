@@ -189,11 +189,15 @@ def compute_limit(checked_output: ComparedOutput, scale: float, *, exact: bool =
             # A normalization of equal values enlarges their rounding. The file is compared with
             # PyTorch's output, and that has this error, too.
             atol = max(atol, (_NOISE_FACTOR + 1) * (noise or 0.0))
+        hint = ""
+        if noise and atol + rtol * scale < noise:
+            hint = f", below PyTorch's own noise of {noise:.2g}; remove `tolerance` to allow "
+            hint += f"{_NOISE_FACTOR:g} times this noise"
         return Limit(
             atol=atol,
             rtol=rtol,
             outside=bound.outside,
-            reason=f"atol {atol:g}, rtol {rtol:g} from the manifest",
+            reason=f"atol {atol:g}, rtol {rtol:g} from the manifest{hint}",
             noise=noise,
         )
     declared_scales = (

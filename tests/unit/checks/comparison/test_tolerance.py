@@ -88,6 +88,12 @@ def test_no_bound_below_the_rounding_of_the_declared_scale(
         (1e-5, {"noise": 1e-9}, (8 * FLOAT32, 0, 0), ""),
         (1e-5, {"outside": 0.1}, (8e-5, 0, 0.1), ""),
         (
+            1e-5,
+            {"atol": 1e-9, "rtol": 0.0},
+            (1e-9 / SCALE, 0, 0),
+            "rtol 0 from the manifest, below PyTorch's own noise of ",
+        ),
+        (
             1e-9,
             {"atol": 1e-3, "rtol": 1e-2, "outside": 0.5},
             (1e-3 / SCALE, 1e-2, 0.5),
