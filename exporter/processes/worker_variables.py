@@ -49,6 +49,8 @@ KERNEL_CACHES = (
     "TORCHINDUCTOR_CACHE_DIR",
     "TRITON_CACHE_DIR",
 )
+#: Each worker has values of its own for these; a copy of the environment reads them, too.
+PRIVATE = frozenset({"TMPDIR", *KERNEL_CACHES})
 #: Names of secrets. No key contains the values of those that a project lists.
 _SECRETS = ("*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_KEY", "*_KEY_*", "*APIKEY*")
 #: The user and the password in a URL.

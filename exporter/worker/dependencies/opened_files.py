@@ -27,7 +27,14 @@ from exporter.core.files import QUIET_FLAG
 from exporter.core.import_object import SEARCHED, RecordingFinder
 from exporter.core.system import find_open_path
 from exporter.processes.child_call import CALL_MODULE
-from exporter.processes.worker_variables import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
+from exporter.processes.worker_variables import (
+    CACHES,
+    OFFLINE,
+    PRIVATE,
+    WITHHELD,
+    hash_variable,
+    is_fixed,
+)
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import AccessTracer
 from exporter.worker.dependencies.executed_code import EXECUTED
@@ -525,6 +532,8 @@ class VariableReads:
         """
         name = os.fsdecode(name) if isinstance(name, bytes) else name
         if not self._is_watching or not isinstance(name, str) or is_fixed(name):
+            return
+        if name in PRIVATE:  # the project's code never gets the value of the user
             return
         is_by_project = find_caller() is Caller.PROJECT
         if name in self._withheld:
