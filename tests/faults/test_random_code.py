@@ -349,6 +349,10 @@ KINDS = {
     section.partition("\n")[0]: section.partition("\n")[2].rstrip("\n")
     for section in TEXT.split("## ")[1:]
 }
+#: What Python reads and `ast` or `repr` cannot: then the text of the module counts.
+for name, value in {"long": "N" + " + 1" * 1500, "huge": "N + 0x" + "f" * 5000}.items():
+    KINDS[name] = f"BIG_A = {value}\ndef A(x):\n    return x + BIG_A % 97 + X"
+    KINDS[f"{name}_in_function"] = f"def A(x):\n    return x + ({value}) % 97 + X"
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from exporter.commands.publish.published_folder import (
     CONTRACT,
@@ -31,7 +31,7 @@ from exporter.manifest import Bound, Device, Manifest, ModelSpec
 from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.table import list_functions
 from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
-from exporter.records.record import Status
+from exporter.records.record import Status, format_validation_error
 
 _CHILD = "exporter.commands.verify.child.folder_checks"
 _CHILD_OF_PAIRS = "exporter.commands.verify.child.file_pair"
@@ -150,9 +150,10 @@ def verify_folders(
         opset = None
         digest = ""
         verdicts: tuple[DeviceVerdict, ...]
-        message = f"{MARKER} or {CONTRACT} cannot be read"
+        message = f"{MARKER} cannot be read"
         try:
             publication = Publication.from_folder(folder)
+            message = f"{CONTRACT} cannot be read"
             spec = read_contract(folder)
             message = "the folder cannot be proved"
             model_id, opset = publication.model, publication.opset
@@ -162,7 +163,10 @@ def verify_folders(
                 digest = (digest == publication.sha256 and publication.exported) or digest
             verdicts = _request_verdicts(item, publication, spec, options)
         except Exception as error:  # noqa: BLE001 - one folder does not end the verdicts of others
-            problem = str(error).partition("\n")[0] or type(error).__name__
+            text = str(error)
+            if isinstance(error, ValidationError):
+                text = format_validation_error(error)
+            problem = text.partition("\n")[0] or type(error).__name__
             verdicts = _repeat(options, Status.ERROR, f"{message}: {problem}")
         for each in verdicts:
             yield FolderVerdict(
