@@ -20,7 +20,9 @@ from exporter.cache.states import (
     MISSING,
     SEARCH_PATH,
     TOOL_PREFIX,
+    VERSION_PREFIX,
     compare_modules,
+    find_edit,
     hash_source,
     hash_text,
     read_loaded_state,
@@ -218,7 +220,7 @@ class CurrentState:
             if before == after:
                 continue
             if part.startswith(TOOL_PREFIX):
-                return _describe_change(part.removeprefix(TOOL_PREFIX), before or "", after)
+                return self._describe_change(part.removeprefix(TOOL_PREFIX), before or "", after)
             return _REASONS[part]
         for source in record.sources:
             if not source.state:
@@ -236,7 +238,7 @@ class CurrentState:
         """Return which package of the record with this prefix changed, or "" if none did."""
         for name, before in record.packages.items():
             if name.startswith(prefix) and (after := self._read_package(name)) != before:
-                return _describe_change(name, before, after)
+                return self._describe_change(name, before, after)
         return ""
 
     def list_differences(self, record: Record) -> list[str]:
@@ -245,6 +247,19 @@ class CurrentState:
         states = [(name, old, self._read_package(name)) for name, old in packages]
         states += [(name, old, read_variable_state(name)) for name, old in record.variables.items()]
         return [f"{name} `{old}`, now `{new}`" for name, old, new in states if old != new]
+
+    def _describe_change(self, name: str, before: str, after: str) -> str:
+        """Return `torch 2.12.1 -> 2.13.0`, or how the files of the same version differ."""
+        if name == SEARCH_PATH:
+            return f"Python searches for modules in {after}, before in {before}"
+        if "/" in name:
+            return f"{name} changed"
+        old, new = (state.split(" ")[0] or "missing" for state in (before, after))
+        if old != new:
+            return f"{name} {old} -> {new}"
+        if edited := find_edit(name.removeprefix(VERSION_PREFIX), self._overlay):
+            return f"{name} {new} is not as it was installed: {edited} differs"
+        return f"{name} {new} is another build"
 
     def _read_package(self, name: str) -> str:
         if name not in self._packages:
@@ -265,13 +280,3 @@ def _describe_source(source: Source, state: str) -> str:
         return f"{source.file} {'was added' if source.state == MISSING else 'is missing'}"
     block = find_changed_block(source.state, state)
     return f"{source.file}{f': {block}' if block else ''} changed"
-
-
-def _describe_change(name: str, before: str, after: str) -> str:
-    """Return `torch 2.12.1 -> 2.13.0`, or that the same version is another build."""
-    if name == SEARCH_PATH:
-        return f"Python searches for modules in {after}, before in {before}"
-    if "/" in name:
-        return f"{name} changed"
-    old, new = (state.split(" ")[0] or "missing" for state in (before, after))
-    return f"{name} {old} -> {new}" if old != new else f"{name} {new} is another build"

@@ -18,12 +18,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from exporter.cache.code_blocks import BLOCKS, read_current_blocks
-from exporter.core.files import CELL_LIMIT, TEXT_LIMIT, hash_file, read_regular_file
+from exporter.cache.installed_files import (
+    have_installed_files_changed,
+    list_wheel_files,
+    read_record,
+    stamp_folders,
+)
+from exporter.core.files import TEXT_LIMIT, hash_file, read_regular_file
 from exporter.core.import_object import SHADOWS
 from exporter.core.system import describe_platform
 from exporter.core.text import DISTRIBUTION
@@ -159,8 +165,6 @@ _IMPORT_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 MISSING, FOLDER = "missing", "folder"
 #: A folder that Python creates.
 _PYCACHE = "__pycache__"
-#: Files that an installer adds to those of the wheel.
-_INSTALLER_FILES = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
 
 
 def read_variables(patterns: Iterable[str]) -> str:
@@ -185,10 +189,10 @@ def read_tool_versions() -> dict[str, str]:
 def read_package_state(name: str, overlay: str = "", root: Path | None = None) -> str:
     """Return the version of an installed distribution and a hash of its list of files.
 
-    The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
-    the same in every environment with the same wheel. The state of an editable installation in a
-    project is its location, because records have the states of its files. The overlay is the
-    package folder of an environment that adds to the current one.
+    The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA, and
+    files that were edited since. It is the same in every environment with the same wheel. The state
+    of an editable installation in a project is its location, because records have the states of its
+    files. The overlay is the package folder of an environment that adds to the current one.
     """
     state, editable = read_distribution(name, overlay)
     if editable and root is not None:
@@ -201,25 +205,30 @@ def read_package_state(name: str, overlay: str = "", root: Path | None = None) -
 @cache
 def read_distribution(name: str, overlay: str) -> tuple[str, str]:
     """Return the version with the hash, and the location of an editable installation or ""."""
-    path = [overlay, *list_metadata_folders()] if overlay else list(list_metadata_folders())
+    path = list_searched_folders(overlay)
+    stamp_folders(path)
     for installed in distributions(name=name, path=path):
         origin = json.loads(installed.read_text("direct_url.json") or "{}")
         is_editable = origin.get("dir_info", {}).get("editable")
         location = unquote(urlsplit(origin["url"]).path) if is_editable else ""
-        return f"{installed.version} {hash_text(_list_wheel_files(installed))[:12]}", location
+        return f"{installed.version} {hash_text(list_wheel_files(installed)[0])[:12]}", location
     return "", ""
 
 
-def _list_wheel_files(installed: Distribution) -> str:
-    """Return the lines of RECORD without the files that an installer adds."""
-    lines = []
-    for line in (installed.read_text("RECORD") or "").splitlines():
-        name = line.partition(",")[0]
-        # Scripts contain the path of the environment's Python. Compiled files are optional.
-        is_added = name.startswith("..") or "__pycache__/" in name
-        if not (is_added or name.endswith(_INSTALLER_FILES)):
-            lines.append(line)
-    return "\n".join(sorted(lines))
+def is_distribution(name: str) -> bool:
+    """Return True if an item of `Record.packages` is the state of an installed distribution."""
+    return name != SEARCH_PATH and "/" not in name and not name.startswith(MODULE_PREFIX)
+
+
+def list_searched_folders(overlay: str = "") -> list[str]:
+    """Return the folders in which distributions are searched, that of an environment first."""
+    return [*filter(None, (overlay,)), *list_metadata_folders()]
+
+
+def find_edit(name: str, overlay: str) -> str:
+    """Return the first file of a distribution that was edited since its installation, or ""."""
+    found = distributions(name=name, path=list_searched_folders(overlay))
+    return next((list_wheel_files(each)[1] for each in found), "")
 
 
 def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
@@ -377,7 +386,8 @@ def have_tools_changed() -> bool:
     if read_exporter_state() != read_exporter_state.__wrapped__():
         return True
     # An installation renames folders in `site-packages` and so changes its timestamp.
-    if _read_site_stamps() == _read_first_site_stamps():
+    is_unchanged = _read_site_stamps() == _read_first_site_stamps()
+    if is_unchanged and not have_installed_files_changed():
         return False
     current = read_distribution.__wrapped__
     return _list_other_owners("") != _list_other_owners.__wrapped__("") or any(
@@ -403,11 +413,16 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
     The switch of private functions is a part if it is set, because some groups change results.
     """
     _read_first_site_stamps()  # before the states are read
+    states = {f"{TOOL_PREFIX}{name}": read_tool_state(name, overlay) for name in DISTRIBUTIONS}
+    return read_own_parts() | states
+
+
+def read_own_parts() -> dict[str, str]:
+    """Return the parts of all cells without those of installed packages."""
     parts = {
         "python": platform.python_version(),
         "platform": describe_platform().lower(),
         "exporter": read_exporter_state(),
-        **{name: read_tool_state(name, overlay) for name in DISTRIBUTIONS},
     }
     if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
         parts["torch_private"] = switch
@@ -430,13 +445,14 @@ def read_tool_state(name: str, overlay: str = "") -> str:
 def _list_other_owners(overlay: str) -> dict[str, list[str]]:
     """Return the distributions with another name that own the module of a tool."""
     owners: dict[str, list[str]] = {}
-    folders = [overlay, *list_package_folders()] if overlay else list_package_folders()
+    folders = [*filter(None, (overlay,)), *list_package_folders()]
+    stamp_folders(folders)
     paths = (path for folder in folders for path in sorted(Path(folder).glob("*.dist-info/RECORD")))
     modules = {name: name.replace("-", "_") for name in DISTRIBUTIONS}
     for path in paths:
         owner, lines = (
             path.parent.name.partition("-")[0],
-            b"\n" + read_regular_file(path, CELL_LIMIT),
+            b"\n" + read_record(path),
         )
         for name, module in modules.items():
             if owner != module and f"\n{module}/__init__.py,".encode() in lines:

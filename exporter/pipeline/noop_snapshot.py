@@ -1,6 +1,7 @@
 """Store the state of all inputs of an export, to recognize an export without changes.
 
-A file is unchanged if its kind, size, inode and change time (`st_ctime`) are. If a file changed
+A file is unchanged if its kind, size, inode and change time (`st_ctime`) are. The states of
+installed packages are read only if the stamp of one of their files changed. If a file changed
 during the export or shortly before, no snapshot is written. This module imports neither pydantic
 nor the manifest: its imports are the cost of an export without changes.
 """
@@ -11,17 +12,24 @@ import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exporter.cache.installed_files import InstalledFiles, describe_installed_files
 from exporter.cache.states import (
     DISTRIBUTIONS,
     MISSING,
+    TOOL_PREFIX,
     hash_source,
+    is_distribution,
+    list_package_folders,
+    list_searched_folders,
     read_loaded_state,
+    read_own_parts,
     read_package_state,
     read_tool_parts,
     read_variable_state,
@@ -41,7 +49,7 @@ if TYPE_CHECKING:
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
 #: Raised with every change that an older reader would misunderstand.
-_FORMAT = 5
+_FORMAT = 6
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
 #: A folder that Python fills.
@@ -97,7 +105,7 @@ def save_snapshot(
         state, newest = _read_state(root, inputs)
     except OSError:
         return
-    if newest < since - _CLOCK_RESOLUTION and _is_unchanged(root, inputs):
+    if newest < since - _CLOCK_RESOLUTION and _is_unchanged(root, inputs, compares_packages=True):
         snapshot = {
             "format": _FORMAT,
             "tools": read_tool_parts(),
@@ -105,8 +113,20 @@ def save_snapshot(
             "inputs": asdict(inputs),
             "summary": asdict(summary),
         }
-        with suppress(ExporterError):  # the next export runs all comparisons
-            write_text(build_path / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
+        _write_snapshot(build_path, snapshot, since)
+
+
+def _write_snapshot(build_path: Path, snapshot: Mapping[str, object], since: int) -> None:
+    """Write a snapshot with the stamps of installed packages, unless one may have changed since."""
+    installed = describe_installed_files(_list_folders(), since - _CLOCK_RESOLUTION)
+    snapshot = {**snapshot, "installed": asdict(installed) if installed else None}
+    with suppress(ExporterError):  # the next export runs all comparisons
+        write_text(build_path / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
+
+
+def _list_folders() -> list[str]:
+    """Return the folders of packages of this process."""
+    return [*list_searched_folders(), *list_package_folders()]
 
 
 def load_snapshot(root: Path) -> ExportSummary | None:
@@ -114,26 +134,44 @@ def load_snapshot(root: Path) -> ExportSummary | None:
     root, build_path = root.absolute(), _find_build_folder(root)
     try:
         snapshot = json.loads(read_regular_file(build_path / _SNAPSHOT, PROJECT_LIMIT))
-        if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
+        if snapshot["format"] != _FORMAT or not _have_same_own_parts(snapshot["tools"]):
             return None
         inputs = NoopInputs(**snapshot["inputs"])
-        is_same = _read_state(root, inputs)[0] == snapshot["state"] and _is_unchanged(root, inputs)
+        if _read_state(root, inputs)[0] != snapshot["state"]:
+            return None
+        installed = snapshot["installed"]
+        is_installed = bool(installed) and InstalledFiles(**installed).are_unchanged(
+            _list_folders()
+        )
+        if not is_installed and snapshot["tools"] != read_tool_parts():
+            return None
+        if not _is_unchanged(root, inputs, compares_packages=not is_installed):
+            return None
         lines = tuple((text, color) for text, color in snapshot["summary"]["lines"])
-        return ExportSummary(lines=lines, code=snapshot["summary"]["code"]) if is_same else None
+        summary = ExportSummary(lines=lines, code=snapshot["summary"]["code"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # no snapshot, or one of another format
+    if not is_installed:  # an installation of other packages, or a reinstallation
+        _write_snapshot(build_path, snapshot, time.time_ns())
+    return summary
 
 
-def _is_unchanged(root: Path, inputs: NoopInputs) -> bool:
+def _have_same_own_parts(tools: Mapping[str, str]) -> bool:
+    """Return True if Python, the platform and this package are those of a snapshot."""
+    of_packages = {f"{TOOL_PREFIX}{name}" for name in DISTRIBUTIONS}
+    return {part: old for part, old in tools.items() if part not in of_packages} == read_own_parts()
+
+
+def _is_unchanged(root: Path, inputs: NoopInputs, *, compares_packages: bool) -> bool:
     """Return True if the inputs without a timestamp are unchanged."""
     return (
         not any(os.path.lexists(root / name) for name in inputs.absent)
         and all(hash_source(root / name) == before for name, before in inputs.listings.items())
-        and all(read_loaded_state(name, root) == old for name, old in inputs.packages.items())
         and all(
             read_loaded_state(name, root, folder) == old
-            for folder, packages in inputs.overlays.items()
+            for folder, packages in (("", inputs.packages), *inputs.overlays.items())
             for name, old in packages.items()
+            if compares_packages or not is_distribution(name)
         )
         and all(read_variable_state(name) == old for name, old in inputs.variables.items())
         and all(

@@ -257,7 +257,7 @@ class JobOutput:
                 "sources": dependencies.sources,
                 "packages": {
                     **needed,
-                    **list_loaded_packages(self.root),
+                    **list_loaded_packages(self.root, accesses.read),
                     **self.packages,
                     **dependencies.external,
                     SEARCH_PATH: self.search_path,

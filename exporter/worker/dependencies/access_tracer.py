@@ -24,7 +24,8 @@ from typing import Any
 
 from exporter.core.system import IS_LINUX
 from exporter.processes.lifetime import die_with_parent
-from exporter.worker.dependencies.file_access import Access
+from exporter.worker.dependencies.child_folders import ChildFolders
+from exporter.worker.dependencies.file_access import Access, Lister
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_PTRACER = 0x59616D61
@@ -131,13 +132,23 @@ def install_filter(supervisor: int) -> int:
     return int(listener)
 
 
-def receive_request(listener: int) -> tuple[int, str, int] | None:
-    """Wait for the next file that a process is about to open.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A file that a process is about to open or to execute."""
 
-    Returns:
-        The identifier for `resume`, the absolute path and the flags; None if the caller was killed.
-        The path is "" if it cannot be read.
-    """
+    identifier: int
+    """For `resume`."""
+    pid: int
+    path: str
+    """Absolute, or "" if it cannot be read."""
+    flags: int
+    is_program: bool
+    is_absolute: bool
+    """Whether the process named the path so."""
+
+
+def receive_request(listener: int) -> Request | None:
+    """Wait for the next file that a process is about to open; None if the caller was killed."""
     buffer = ctypes.create_string_buffer(_REQUEST.size)
     if _LIBC.ioctl(listener, ctypes.c_ulong(_RECEIVE), buffer) < 0:
         return None
@@ -145,7 +156,8 @@ def receive_request(listener: int) -> tuple[int, str, int] | None:
     call = _ARCHITECTURES[platform.machine()].calls[number]
     folder, path, flags = call.value
     name = _read_string(pid, arguments[path])
-    if name and not name.startswith("/"):
+    is_absolute = name.startswith("/")
+    if name and not is_absolute:
         # The argument is a signed number of 32 bits.
         number = ctypes.c_int(arguments[folder] & 0xFFFFFFFF).value if folder >= 0 else _AT_FDCWD
         name = _resolve_name(pid, number, name)
@@ -155,7 +167,16 @@ def receive_request(listener: int) -> tuple[int, str, int] | None:
         mode = struct.unpack("=Q", words)[0] if len(words) == 8 else os.O_RDONLY
     # The memory of a killed process cannot be read, and another process may have its number.
     is_valid = _LIBC.ioctl(listener, ctypes.c_ulong(_IS_VALID), struct.pack("=Q", identifier)) == 0
-    return (identifier, name, int(mode)) if is_valid else None
+    if not is_valid:
+        return None
+    return Request(
+        identifier=identifier,
+        pid=pid,
+        path=name,
+        flags=int(mode),
+        is_program=call in (OpeningCall.EXECVE, OpeningCall.EXECVEAT),
+        is_absolute=is_absolute,
+    )
 
 
 def resume(listener: int, identifier: int) -> None:
@@ -212,8 +233,10 @@ class AccessTracer:
         self._accesses: list[Access] = []
 
     @classmethod
-    def start(cls) -> AccessTracer | None:
+    def start(cls, own: tuple[str, ...] = ()) -> AccessTracer | None:
         """Trace this process from now on; it cannot be undone.
+
+        `own`: Beginnings of a word in the commands of this tool, which report their files.
 
         Returns:
             None if the system has no such notifications or refuses them.
@@ -231,7 +254,7 @@ class AccessTracer:
                 _, messages, _, _ = other.recvmsg(1, socket.CMSG_LEN(4))
                 if messages:
                     (listener,) = array.array("i", messages[0][2][:4])
-                    _collect(other, listener)
+                    _collect(other, listener, own)
             finally:
                 os._exit(0)
         other.close()
@@ -252,7 +275,10 @@ class AccessTracer:
         self._connection.sendall(_REPORT)
         (length,) = _LENGTH.unpack(_receive(self._connection, _LENGTH.size))
         new = json.loads(_receive(self._connection, length))
-        self._accesses.extend(Access(os.fsdecode(bytes.fromhex(p)), flags) for p, flags in new)
+        self._accesses.extend(
+            Access(os.fsdecode(bytes.fromhex(path)), flags, Lister(lister))
+            for path, flags, lister in new
+        )
         return tuple(self._accesses)
 
     def forget(self, path_text: str) -> bool:
@@ -291,38 +317,65 @@ def _receive(connection: socket.socket, length: int) -> bytes:
     return bytes(parts)
 
 
-def _collect(connection: socket.socket, listener: int) -> None:
+class _Collection:
+    """The paths that the processes opened, each once."""
+
+    def __init__(self, own: tuple[str, ...]) -> None:
+        self._seen: set[Access] = set()
+        self._known: set[Access] = set()
+        self._fresh: list[Access] = []
+        self._folders = ChildFolders(own)
+
+    def add_request(self, request: Request) -> None:
+        """Add a path, and the listing that waited for it."""
+        pid, path, flags = request.pid, request.path, request.flags
+        self._add(self._folders.decide(pid, path))
+        if request.is_program:
+            self._folders.start_program(pid, path)
+        if (access := Access(path, flags)).is_folder:
+            is_absolute = request.is_absolute
+            self._add(self._folders.add_listing(pid, path, flags, is_absolute=is_absolute))
+        else:
+            self._add(access)
+
+    def execute(self, command: bytes) -> bytes:
+        """Return the response to a command."""
+        for access in self._folders.give_up():
+            self._add(access)
+        if command == _MARK:
+            self._known = set(self._seen)
+            return _DONE
+        if command == _FORGET:
+            self._seen = set(self._known)
+            self._fresh.clear()
+            return _DONE
+        accesses = [(os.fsencode(a.path).hex(), a.flags, a.lister) for a in self._fresh]
+        self._fresh.clear()
+        data = json.dumps(accesses).encode()
+        return _LENGTH.pack(len(data)) + data
+
+    def _add(self, access: Access | None) -> None:
+        if access is not None and access not in self._seen:
+            self._seen.add(access)
+            self._fresh.append(access)
+
+
+def _collect(connection: socket.socket, listener: int, own: tuple[str, ...]) -> None:
     """Collect the paths until the worker and its children ended."""
-    seen: set[tuple[str, int]] = set()
-    known: set[tuple[str, int]] = set()
-    fresh: list[tuple[str, int]] = []
+    collection = _Collection(own)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     poll.register(connection, select.POLLIN)
     while True:
         for descriptor, event in poll.poll():
             if descriptor == listener and event & select.POLLIN:
-                if (received := receive_request(listener)) is None:
-                    continue
-                identifier, path, flags = received
-                if (path, flags) not in seen:
-                    seen.add((path, flags))
-                    fresh.append((path, flags))
-                resume(listener, identifier)
+                if (request := receive_request(listener)) is not None:
+                    collection.add_request(request)
+                    resume(listener, request.identifier)
             elif descriptor == listener:
                 return  # no filtered process is left
-            elif not (command := connection.recv(1)):
+            elif command := connection.recv(1):
+                connection.sendall(collection.execute(command))
+            else:
                 # The worker closed it or ended. Its children still need the listener.
                 poll.unregister(connection)
-            elif command == _MARK:
-                known = set(seen)
-                connection.sendall(_DONE)
-            elif command == _FORGET:
-                seen = set(known)
-                fresh.clear()
-                connection.sendall(_DONE)
-            else:
-                accesses = [(os.fsencode(path).hex(), flags) for path, flags in fresh]
-                data = json.dumps(accesses).encode()
-                connection.sendall(_LENGTH.pack(len(data)) + data)
-                fresh.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from enum import StrEnum
 
 from exporter.core.files import QUIET_FLAG
 from exporter.core.system import IS_LINUX
@@ -14,6 +15,17 @@ _UNNAMED = os.O_TMPFILE if IS_LINUX else -1
 _NAME = os.O_PATH | QUIET_FLAG if IS_LINUX else -1
 
 
+class Lister(StrEnum):
+    """Who opened a folder."""
+
+    PROCESS = ""
+    """The worker or a fork of it, whose listings the audit hook sees, too."""
+    PROGRAM = "program"
+    """A program that it started."""
+    IMPORT = "import"
+    """An import of such a Python."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """A path that the process opened for the first time with these flags."""
@@ -21,6 +33,7 @@ class Access:
     path: str
     """Absolute; "" if the tracer could not read it."""
     flags: int
+    lister: Lister = Lister.PROCESS
 
     @property
     def is_write(self) -> bool:

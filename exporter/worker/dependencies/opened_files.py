@@ -38,7 +38,7 @@ from exporter.processes.worker_variables import (
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import AccessTracer
 from exporter.worker.dependencies.executed_code import EXECUTED
-from exporter.worker.dependencies.file_access import Access
+from exporter.worker.dependencies.file_access import Access, Lister
 
 #: The folders of the standard library and of this package.
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
@@ -94,6 +94,8 @@ def _find_owner(file: str) -> Caller | None:
     return None if file.startswith(_STANDARD_LIBRARY) else Caller.PROJECT
 
 
+#: The beginnings of a word in the commands of this tool.
+_OWN_PROGRAMS = (str(DRIVER_FOLDER), CALL_MODULE)
 #: Events that start a process. Without the tracer, its reads are unknown.
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 #: The begin of the name of files that only the tracer sees.
@@ -165,7 +167,7 @@ class OpenedFiles:
         """Record the files that are used inside."""
         _HOOK.install()
         if self._trace:
-            self._tracer = AccessTracer.start()
+            self._tracer = AccessTracer.start(_OWN_PROGRAMS)
         _HOOK.watchers.append(self)
         try:
             yield
@@ -259,6 +261,7 @@ class OpenedFiles:
         listed = self._listings[Caller.PROJECT] | self._listings[Caller.PACKAGE]
         untracked = dict(self._untracked)
         other_listings = self._listings[Caller.IMPORT].keys() | self._listings[Caller.TOOL].keys()
+        searched = dict(self._listings[Caller.IMPORT])
         read: dict[str, None] = {}
         texts: dict[str, None] = {}
         written: set[str] = set()
@@ -269,8 +272,10 @@ class OpenedFiles:
                 continue
             if not path:
                 untracked["a file whose path cannot be read"] = None
+            elif access.lister is Lister.IMPORT:
+                searched[path] = None
             elif access.is_folder:
-                if path not in other_listings:
+                if access.lister is Lister.PROGRAM or path not in other_listings:
                     listed[path] = None
             elif access.is_write and path not in read:
                 written.add(path)
@@ -288,7 +293,7 @@ class OpenedFiles:
             tested=tuple(path for path in self._tested if path not in read),
             listed=tuple(listed),
             listed_by_project=frozenset(self._listings[Caller.PROJECT]),
-            searched=tuple(self._listings[Caller.IMPORT]),
+            searched=tuple(searched),
             imports=tuple(SEARCHED),
             untracked=tuple(untracked),
         )
@@ -373,9 +378,8 @@ class _AuditHook:
         A runtime process reads the exported file and its own environment. A child of this tool
         reports its files.
         """
-        programs = (str(DRIVER_FOLDER), CALL_MODULE)
         if event == "subprocess.Popen" and any(
-            str(each).startswith(programs) for each in arguments[1]
+            str(each).startswith(_OWN_PROGRAMS) for each in arguments[1]
         ):
             return
         for files in self.watchers:

@@ -30,6 +30,7 @@ from exporter.worker.dependencies.source_files import (
     Group,
     classify_path,
     find_model_file,
+    find_package_module,
     is_model_code,
     list_module_files,
     resolve_path,
@@ -108,8 +109,10 @@ def watch_searches(root: Path) -> None:
     Distribution.discover = classmethod(record)  # type: ignore[method-assign,assignment]
 
 
-def list_loaded_packages(root: Path) -> dict[str, str]:
+def list_loaded_packages(root: Path, read: Iterable[str] = ()) -> dict[str, str]:
     """Return the states of the distributions that a model loaded or searched for, by name.
+
+    `read`: Files that the model or a child process read; those of packages count as loaded.
 
     A package is omitted if it is in the folder of another package, such as those of setuptools,
     because other processes do not find it.
@@ -118,6 +121,7 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
     names: set[str] = set()
     for module in {name.partition(".")[0] for name in list(sys.modules)} & owners.keys():
         names.update(each for each in owners[module] if _is_used(module, each, root))
+    names.update(name for file in read for name in owners.get(find_package_module(file), ()))
     items = [f"{VERSION_PREFIX}{name}" for name in SEARCHES.distributions]
     for module in [each for each in SEARCHES.modules if each not in sys.modules]:
         names.update(owners.get(module, ()))

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from exporter.cache.code_blocks import TEXT, VERSION, format_blocks, reads_version
+from exporter.cache.installed_files import list_recorded_files
 from exporter.cache.states import (
     ALL_FILES,
     COMMON_MODULES,
@@ -44,6 +45,11 @@ _SYSTEM = (
     *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys"),
     "/usr",
 )
+#: Folders of packages that the system installs, without a list of their files.
+_OF_SYSTEM = ("/usr/lib/",)
+#: Modules that an environment adds to its folder of packages, and that each process loads.
+_OF_ENVIRONMENT = ("_virtualenv.py", "sitecustomize.py", "usercustomize.py")
+_PYCACHE = "__pycache__"
 #: Folders in these for files of users and data that an administrator adds.
 _USER = ("/dev/shm", "/run/media", "/run/user", "/usr/local/share")  # noqa: S108 - only read
 #: Python's own function: a job replaces `os.readlink` by one that records the calls of its model.
@@ -59,7 +65,8 @@ class Group(Enum):
     EXTERNAL = "external"
     """A file of the user outside of the project."""
     FOREIGN = "foreign"
-    """A file of Python, an installed package, this tool or the system."""
+    """A file of Python, an installed package, this tool or the system. A file in a folder of
+    packages that no installer listed is of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +132,34 @@ def classify_path(path_text: str, root_text: str) -> Group:
 def _find_group(path_text: str) -> tuple[str, Group]:
     """Return the innermost listed folder without those of a project, and its group."""
     groups = _list_groups()
-    while path_text and path_text not in groups:
-        path_text = path_text.rpartition("/")[0]
-    return path_text, groups.get(path_text, Group.EXTERNAL)
+    folder = path_text
+    while folder and folder not in groups:
+        folder = folder.rpartition("/")[0]
+    if folder in _list_real_package_folders() and _is_unlisted(path_text, folder):
+        return folder, Group.EXTERNAL
+    return folder, groups.get(folder, Group.EXTERNAL)
+
+
+def _is_unlisted(path_text: str, folder: str) -> bool:
+    """Return True for a file in a folder of packages that belongs to no installed package.
+
+    Nothing but its content shows that it changed.
+    """
+    name = path_text.removeprefix(f"{folder}/")
+    parts = name.split("/")
+    return (
+        not folder.startswith(_OF_SYSTEM)
+        and parts[0] not in (*_TOOLS, *_OF_ENVIRONMENT)
+        and _PYCACHE not in parts
+        and not parts[0].endswith((".dist-info", ".egg-info", ".pth"))
+        and name not in list_recorded_files(folder)
+        and Path(path_text).is_file()
+    )
+
+
+@cache
+def _list_real_package_folders() -> frozenset[str]:
+    return frozenset(map(os.path.realpath, list_package_folders()))
 
 
 @cache
@@ -201,6 +233,13 @@ def find_model_file(file: str | Path, root: Path) -> str:
                 name = path.removeprefix(prefix)
                 return "" if name.partition("/")[0] in _TOOLS else name
     return ""
+
+
+def find_package_module(file: str) -> str:
+    """Return the outermost module of a file in a folder of packages, or ""."""
+    prefix = next((each for each in _list_package_prefixes() if file.startswith(each)), "")
+    name = file.removeprefix(prefix).partition("/")[0] if prefix else ""
+    return name.partition(".")[0]
 
 
 def find_frame_line(frames: Iterable[tuple[FrameType, int]], root: Path) -> str:

@@ -49,7 +49,7 @@ def observe_call(root: Path, call: Callable[[], object]) -> CallReport:
     accesses = opened.list_accesses()
     return CallReport(
         accesses=accesses,
-        packages=list_loaded_packages(root),
+        packages=list_loaded_packages(root, accesses.read),
         variables=reads.read_states(accesses.read, root.resolve()),
         problem=problem,
         detail=detail,

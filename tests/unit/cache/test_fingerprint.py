@@ -354,10 +354,14 @@ def test_a_reinstalled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stamps = _read_first_site_stamps()
     assert all(read_package_state(name) for name in ("onnx", "numpy"))
     monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: stamps)
-    monkeypatch.setattr("exporter.cache.states._list_wheel_files", lambda files: "another build")
+    monkeypatch.setattr("exporter.cache.states.have_installed_files_changed", lambda: False)
+    monkeypatch.setattr("exporter.cache.states.list_wheel_files", lambda files: ("another", ""))
     assert not have_tools_changed(), "the folder of the packages is unchanged"
     monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: (1, 2))
     assert have_tools_changed()
+    monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: stamps)
+    monkeypatch.setattr("exporter.cache.states.have_installed_files_changed", lambda: True)
+    assert have_tools_changed(), "a file of a tool was edited"
 
 
 def test_an_installation_changes_the_site_stamps(

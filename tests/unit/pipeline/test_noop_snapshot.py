@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.cache import installed_files, states
 from exporter.cache.states import (
     hash_source,
     read_distribution,
     read_package_state,
+    read_tool_parts,
     read_variable_state,
     read_variables,
 )
@@ -32,7 +34,11 @@ LATER = 10**18  # later than all files of a test
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Each export is a process of its own, and other tests read other packages.
+    monkeypatch.setattr(installed_files, "_STAMPS", {})
+    for cached in (read_distribution, read_tool_parts, states._list_other_owners):
+        cached.cache_clear()
     for name in (
         "manifests/a.toml",
         "manifests/net.py",
@@ -42,6 +48,8 @@ def project(tmp_path: Path) -> Path:
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one")
+    write_distribution(tmp_path / "packages", "acme-of-test", RECORD="acme.py,,")
+    (tmp_path / "packages/acme.py").write_text("one")
     return tmp_path
 
 
@@ -57,7 +65,12 @@ def make_inputs(project: Path) -> NoopInputs:
         trees=["manifests", "templates"],
         listings={"manifests/*.py": hash_source(project / "manifests/*.py")},
         packages={"pydantic": read_package_state("pydantic")},
-        overlays={str(project / "packages"): {"pytest": read_package_state("pytest")}},
+        overlays={
+            str(project / "packages"): {
+                "pytest": read_package_state("pytest"),
+                "acme-of-test": read_package_state("acme-of-test", str(project / "packages")),
+            }
+        },
         variables={"MY_FLAG": read_variable_state("MY_FLAG")},
         patterns={"MY_LIST_*": read_variables(["MY_LIST_*"])},
     )
@@ -98,6 +111,11 @@ def other_package_of_toolchain(project: Path) -> None:
     read_distribution.cache_clear()  # each export is a process of its own
 
 
+def edit_package_of_toolchain(project: Path) -> None:
+    (project / "packages/acme.py").write_text("two")
+    read_distribution.cache_clear()
+
+
 def change_snapshot(project: Path, *path: str) -> None:
     file = project / "build/untouched.json"
     snapshot = part = json.loads(file.read_text())
@@ -105,6 +123,12 @@ def change_snapshot(project: Path, *path: str) -> None:
         part = part[key]
     part[path[-1]] = "1.0 0"
     file.write_text(json.dumps(snapshot))
+
+
+def other_state(project: Path, *path: str) -> None:
+    """Change the state of a package and the stamps of all packages."""
+    change_snapshot(project, *path)
+    change_snapshot(project, "installed", "digest")
 
 
 def create(path: Path, text: str = "") -> None:
@@ -130,8 +154,10 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "sample": lambda project: (project / "build/s0/in.pb").write_text("two"),
     "template": lambda project: create(project / "templates/overview.md.j2"),
     "killed run": lambda project: (project / "build/.work").mkdir(),
-    "other tools": lambda project: change_snapshot(project, "tools", "tool.torch"),
-    "other package": lambda project: change_snapshot(project, "inputs", "packages", "pydantic"),
+    "other tools": lambda project: other_state(project, "tools", "tool.torch"),
+    "other package": lambda project: other_state(project, "inputs", "packages", "pydantic"),
+    "edited package": edit_package_of_toolchain,
+    "other platform": lambda project: change_snapshot(project, "tools", "tool.platform"),
     "other package of a toolchain": other_package_of_toolchain,
     "damaged": lambda project: os.truncate(project / "build/untouched.json", 200),
     "other form": lambda project: create(project / "build/untouched.json", "[]"),
@@ -144,6 +170,36 @@ def test_every_change_makes_the_snapshot_invalid(project: Path, change: str) -> 
     assert load_snapshot(project) == SUMMARY
     CHANGES[change](project)
     assert load_snapshot(project) is None
+
+
+def test_packages_without_a_change_are_compared_by_their_stamps(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(project)
+    monkeypatch.setattr(states, "distributions", lambda **_: pytest.fail("read again"))
+    monkeypatch.setattr("exporter.pipeline.noop_snapshot.read_tool_parts", None)
+    read_distribution.cache_clear()
+    assert load_snapshot(project) == SUMMARY
+
+
+def test_a_reinstalled_package_is_compared_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(project)
+    os.utime(project / "packages/acme.py")
+    reads: list[str] = []
+    described = installed_files.describe_installed_files
+    monkeypatch.setattr(
+        "exporter.pipeline.noop_snapshot.describe_installed_files",
+        lambda folders, _: reads.append("stamps") or described(folders, LATER * 10),
+    )
+    read_distribution.cache_clear()
+    monkeypatch.setattr(installed_files, "_STAMPS", {})
+    for cached in (read_tool_parts, states._list_other_owners):
+        cached.cache_clear()
+    assert load_snapshot(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
+    assert reads == ["stamps"]
 
 
 def test_the_target_of_a_symlink_is_compared(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -149,3 +150,60 @@ def test_each_fork_reports_its_files_and_no_others(tmp_path: Path) -> None:
     assert [path for path, *_ in json.loads(own) if path.endswith(".bin")] == [
         str(tmp_path / "start.bin")
     ]
+
+
+LISTINGS: dict[str, tuple[str, set[str]]] = {
+    "import": ("import json", {"import"}),
+    "module of the folder": ("import helper", {"import"}),
+    "list": ("import os; os.listdir(os.getcwd())", {"program"}),
+    "import, then list": ("import os, json; os.listdir(os.getcwd())", {"import", "program"}),
+    "list, then import": ("import os; os.listdir(os.getcwd()); import json", {"program"}),
+    "list, then a codec": (
+        "import os; os.listdir(os.getcwd()); open('a.txt', encoding='latin-1')",
+        {"program"},
+    ),
+    "walk": ("import os; list(os.walk(os.getcwd()))", {"program"}),
+    "glob": ("import glob, os; glob.glob(os.getcwd() + '/*')", {"import", "program"}),
+    "fork": (
+        "import json, os\nif os.fork() == 0: os.listdir(os.getcwd())\nelse: os.wait()",
+        {"import", "program"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_listing_of_a_child_is_no_import(tmp_path: Path, name: str) -> None:
+    code, expected = LISTINGS[name]
+    (tmp_path / "helper.py").write_text("import csv")
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "main.py").write_text(code)
+    commands = (["-c", code], ["-u", f"{tmp_path}/main.py"])
+    for command in commands:
+        body = f"subprocess.run([sys.executable, *{command!r}], check=True)"
+        assert list_listers(tmp_path, body) == expected, command
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("['ls', '.']", {"program"}),
+        ("['sh', '-c', '(echo *)']", {"program"}),
+        # Without the folder in its search path, Python lists it on request only.
+        ("[sys.executable, '-I', '-c', 'import json']", set()),
+        ("[sys.executable, '-P', '-c', 'import os, json; os.listdir(os.getcwd())']", {"program"}),
+    ],
+)
+def test_a_program_lists_a_folder(tmp_path: Path, command: str, expected: set[str]) -> None:
+    body = f"subprocess.run({command}, check=True, stdout=subprocess.DEVNULL)"
+    assert list_listers(tmp_path, body) == expected
+
+
+def list_listers(root: Path, body: str) -> set[str]:
+    """Return who listed the folder of a traced process."""
+    listed = "[(a.path, str(a.lister)) for a in tracer.list_accesses() if a.is_folder]"
+    code = f"{SCRIPT.format(body=body)}\nprint({listed})"
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    found = ast.literal_eval(process.stdout.splitlines()[-1])
+    return {lister for path, lister in found if path.removesuffix("/.") == str(root)}

@@ -17,6 +17,7 @@ import pytest
 
 from exporter.cache import states
 from exporter.cache.code_blocks import digest_blocks
+from exporter.cache.installed_files import list_recorded_files
 from exporter.cache.states import (
     compare_modules,
     hash_source,
@@ -34,7 +35,9 @@ from exporter.worker.dependencies.opened_files import FileAccesses
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
     Dependencies,
+    Group,
     JobStart,
+    classify_path,
     digest_dependencies,
     resolve_path,
 )
@@ -427,6 +430,9 @@ _CACHES = (
     package_states.map_module_owners,
     source_files._find_group,
     source_files._list_groups,
+    source_files._list_real_package_folders,
+    source_files._list_package_prefixes,
+    list_recorded_files,
     states.list_metadata_folders,
     states.read_distribution,
 )
@@ -467,6 +473,36 @@ def test_a_vendored_package_is_omitted(packages: Path, monkeypatch: pytest.Monke
     loaded = list_loaded_packages(Path.cwd())
     assert loaded["outer_of_test"].startswith("1.5 ")
     assert "inner_of_test" not in loaded
+
+
+def test_a_package_whose_files_a_child_process_read_is_loaded(packages: Path) -> None:
+    install(packages, "read_of_test")
+    assert "read_of_test" not in list_loaded_packages(Path.cwd(), [f"{packages}/else_of_test.py"])
+    loaded = list_loaded_packages(Path.cwd(), [f"{packages}/read_of_test.py"])
+    assert loaded["read_of_test"] == read_loaded_state("read_of_test", Path.cwd())
+
+
+def test_a_file_in_a_folder_of_packages_that_no_installer_listed_is_of_the_user(
+    packages: Path, tmp_path: Path
+) -> None:
+    install(packages, "listed_of_test", "listed_data/table.json,,")
+    kept = ("lonely_of_test.py", "space_of_test/inner.py", "space_of_test/table.json")
+    others = (
+        *("listed_of_test.py", "listed_data/table.json", "_virtualenv.py", "own_of_test.pth"),
+        *("space_of_test/__pycache__/inner.nbi", "listed_of_test-1.5.dist-info/more.json"),
+        "torch/left.py",
+    )
+    for name in (*kept, *others):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).touch()
+    root = tmp_path / "project"
+    root.mkdir()
+    groups = {
+        name: classify_path(f"{packages.resolve()}/{name}", str(root.resolve()))
+        for name in (*kept, *others, "none_of_test.py", "space_of_test")
+    }
+    assert {name for name, group in groups.items() if group is Group.EXTERNAL} == set(kept)
+    assert {*groups.values()} == {Group.EXTERNAL, Group.FOREIGN}
 
 
 def test_metadata_that_a_build_left_in_the_project_does_not_count(
