@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution
+from itertools import chain
 from pathlib import Path
 
 from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
@@ -22,8 +24,8 @@ from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
 _INSTALLER_FILES = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
 #: Files that no model reads while it runs. PyTorch has 9,000 of them.
 _FOR_COMPILERS = (".h", ".hpp", ".cuh", ".cu", ".cl", ".inl", ".pxd", ".pyi", ".a", ".cmake")
-#: Folders that images of containers often lack.
-_TESTS = frozenset({"test", "tests"})
+#: Folders whose files are not compared: models rarely load them, and containers often lack them.
+_TESTS = ("/tests/", "/test/")
 #: Files of a distribution's metadata, with its folder.
 _METADATA = ("", "/METADATA", "/direct_url.json")
 #: The size, inode and change time of a file or folder, or all 0 if it does not exist.
@@ -101,7 +103,8 @@ def list_wheel_files(installed: Distribution) -> tuple[str, str]:
         is_elsewhere = name.startswith(("..", "/"))
         if is_elsewhere or "__pycache__/" in name or name.endswith(_INSTALLER_FILES):
             continue
-        edit = "" if name.endswith(_FOR_COMPILERS) else _find_edit(folder, line, listed)
+        is_compared = not (name.endswith(_FOR_COMPILERS) or _is_of_tests(name))
+        edit = _find_edit(folder, line, listed) if is_compared else ""
         if edit and _split_line(line)[1]:  # without a hash, the content is the state
             edited.append(_split_line(line)[0])
         kept.append(f"{line}{edit}" if edit else line)
@@ -116,10 +119,18 @@ def read_record(path: Path) -> bytes:
 
 @cache
 def list_recorded_files(folder_text: str) -> frozenset[str]:
-    """Return the files in a folder of packages that an installer listed, relative to it."""
+    """Return the files in a folder of packages that are compared with the list of an installer.
+
+    They are relative to the folder.
+    """
     records = Path(folder_text).glob("*.dist-info/RECORD")
     texts = (read_record(record).decode(errors="replace") for record in records)
-    return frozenset(_split_line(line)[0] for text in texts for line in text.splitlines())
+    names = (_split_line(line)[0] for text in texts for line in text.splitlines())
+    return frozenset(name for name in names if not _is_of_tests(name))
+
+
+def _is_of_tests(name: str) -> bool:
+    return _TESTS[0] in name or _TESTS[1] in name
 
 
 def _find_edit(folder: str, line: str, listed: int) -> str:
@@ -130,7 +141,7 @@ def _find_edit(folder: str, line: str, listed: int) -> str:
     if digest and size == str(stamp[0]) and modified <= listed:
         return ""
     if stamp == _MISSING:
-        return "" if _TESTS.intersection(name.split("/")) else " is missing"
+        return " is missing"
     try:
         current = hash_file(Path(path))
     except OSError:
@@ -174,4 +185,4 @@ def _read_stamp(path_text: str) -> _Stamp:
 
 
 def _digest_stamps(stamps: Iterable[_Stamp]) -> str:
-    return hashlib.sha256(repr([*stamps]).encode()).hexdigest()
+    return hashlib.sha256(array("Q", chain.from_iterable(stamps))).hexdigest()

@@ -68,6 +68,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "reinstalled": (install, ""),
     "without tests": (lambda site: (site / "acme/tests/test_net.py").unlink(), ""),
+    "test": (lambda site: (site / "acme/tests/test_net.py").write_text("other"), ""),
     "header": (lambda site: (site / "acme/include/net.h").write_text("int b;"), ""),
     "script": (lambda site: (site / "run").touch(), ""),
 }

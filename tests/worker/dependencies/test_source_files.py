@@ -485,8 +485,11 @@ def test_a_package_whose_files_a_child_process_read_is_loaded(packages: Path) ->
 def test_a_file_in_a_folder_of_packages_that_no_installer_listed_is_of_the_user(
     packages: Path, tmp_path: Path
 ) -> None:
-    install(packages, "listed_of_test", "listed_data/table.json,,")
-    kept = ("lonely_of_test.py", "space_of_test/inner.py", "space_of_test/table.json")
+    install(packages, "listed_of_test", "listed_data/table.json,,", "listed_data/tests/net.py,,")
+    kept = (
+        *("lonely_of_test.py", "space_of_test/inner.py", "space_of_test/table.json"),
+        "listed_data/tests/net.py",  # edits of tests are not found otherwise
+    )
     others = (
         *("listed_of_test.py", "listed_data/table.json", "_virtualenv.py", "own_of_test.pth"),
         *("space_of_test/__pycache__/inner.nbi", "listed_of_test-1.5.dist-info/more.json"),
