@@ -95,7 +95,7 @@ def list_wheel_files(installed: Distribution) -> tuple[str, str]:
     for name in _METADATA if record else ():
         _remember(f"{info}{name}")
     listed = _remember(f"{folder}/{record}")[1] if record else 0
-    kept: list[str] = []
+    wheel_lines: list[str] = []
     edited: list[str] = []
     for line in lines:
         name = line.partition(",")[0]
@@ -107,8 +107,8 @@ def list_wheel_files(installed: Distribution) -> tuple[str, str]:
         edit = _find_edit(folder, line, listed) if is_compared else ""
         if edit and _split_line(line)[1]:  # without a hash, the content is the state
             edited.append(_split_line(line)[0])
-        kept.append(f"{line}{edit}" if edit else line)
-    return "\n".join(sorted(kept)), min(edited, default="")
+        wheel_lines.append(f"{line}{edit}" if edit else line)
+    return "\n".join(sorted(wheel_lines)), min(edited, default="")
 
 
 def read_record(path: Path) -> bytes:
@@ -164,7 +164,7 @@ def _format_digest(sha256: str) -> str:
 def _remember(path_text: str) -> tuple[_Stamp, int]:
     """Return the stamp of a path and the time of its content's last change.
 
-    The first stamp of this process is kept, because it is that of the first state.
+    The first stamp of this process is wheel_lines, because it is that of the first state.
     """
     try:
         state = os.stat(path_text)  # noqa: PTH116 - Path objects would double the time

@@ -227,8 +227,8 @@ def list_searched_folders(overlay: str = "") -> list[str]:
 
 def find_edit(name: str, overlay: str) -> str:
     """Return the first file of a distribution that was edited since its installation, or ""."""
-    found = distributions(name=name, path=list_searched_folders(overlay))
-    return next((list_wheel_files(each)[1] for each in found), "")
+    matches = distributions(name=name, path=list_searched_folders(overlay))
+    return next((list_wheel_files(each)[1] for each in matches), "")
 
 
 def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:

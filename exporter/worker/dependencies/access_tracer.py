@@ -233,10 +233,10 @@ class AccessTracer:
         self._accesses: list[Access] = []
 
     @classmethod
-    def start(cls, own: tuple[str, ...] = ()) -> AccessTracer | None:
+    def start(cls, tool_words: tuple[str, ...] = ()) -> AccessTracer | None:
         """Trace this process from now on; it cannot be undone.
 
-        `own`: Beginnings of a word in the commands of this tool, which report their files.
+        `tool_words`: Beginnings of a word in the commands of this tool, which report their files.
 
         Returns:
             None if the system has no such notifications or refuses them.
@@ -254,7 +254,7 @@ class AccessTracer:
                 _, messages, _, _ = other.recvmsg(1, socket.CMSG_LEN(4))
                 if messages:
                     (listener,) = array.array("i", messages[0][2][:4])
-                    _collect(other, listener, own)
+                    _collect(other, listener, tool_words)
             finally:
                 os._exit(0)
         other.close()
@@ -320,11 +320,11 @@ def _receive(connection: socket.socket, length: int) -> bytes:
 class _Collection:
     """The paths that the processes opened, each once."""
 
-    def __init__(self, own: tuple[str, ...]) -> None:
+    def __init__(self, tool_words: tuple[str, ...]) -> None:
         self._seen: set[Access] = set()
         self._known: set[Access] = set()
         self._fresh: list[Access] = []
-        self._folders = ChildFolders(own)
+        self._folders = ChildFolders(tool_words)
 
     def add_request(self, request: Request) -> None:
         """Add a path, and the listing that waited for it."""
@@ -360,9 +360,9 @@ class _Collection:
             self._fresh.append(access)
 
 
-def _collect(connection: socket.socket, listener: int, own: tuple[str, ...]) -> None:
+def _collect(connection: socket.socket, listener: int, tool_words: tuple[str, ...]) -> None:
     """Collect the paths until the worker and its children ended."""
-    collection = _Collection(own)
+    collection = _Collection(tool_words)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     poll.register(connection, select.POLLIN)

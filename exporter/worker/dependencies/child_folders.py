@@ -58,11 +58,11 @@ class _Program:
 class ChildFolders:
     """The folders that the programs list that the parent of this process started.
 
-    `own`: Beginnings of a word in the commands of this tool, which report their files.
+    `tool_words`: Beginnings of a word in the commands of this tool, which report their files.
     """
 
-    def __init__(self, own: tuple[str, ...]) -> None:
-        self._own = own
+    def __init__(self, tool_words: tuple[str, ...]) -> None:
+        self._tool_words = tool_words
         self._process = os.getppid()
         self._programs: dict[int, _Program] = {}
 
@@ -76,7 +76,7 @@ class ChildFolders:
         `is_absolute`: Whether the process named the path so.
         """
         program = self._find_program(pid)
-        if program is None or program.has_word(self._own):
+        if program is None or program.has_word(self._tool_words):
             return Access(path, flags)
         may_search = program.pid == pid and program.is_python and is_absolute
         if not may_search or path in program.listed or not program.searches(path):
