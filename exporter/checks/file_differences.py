@@ -194,6 +194,21 @@ def compare_weights(
     digests = {weight.digest for weight in stored.values()}
     others = [name for name in known if name not in common]
     missing = [name for name in others if known[name].digest not in digests]
+    known_digests = {weight.digest for weight in known.values()}
+    new = [name for name in stored if name not in common]
+    new = [name for name in new if stored[name].digest not in known_digests]
+    texts = []
+    for name in missing:
+        # Only one weight of each file has this type and shape, so they are the same weight.
+        candidates = [each for each in new if stored[each].kind == known[name].kind]
+        rivals = [each for each in missing if known[each].kind == known[name].kind]
+        if len(candidates) == len(rivals) == 1:
+            weights = (stored[candidates[0]], known[name], (file_folder, reference_folder))
+            texts.append(_describe_change(f"{name}' as '{candidates[0]}", *weights))
+    if texts:
+        shown = ", ".join(texts[:_SHOWN] + ["..."] * (len(texts) > _SHOWN))
+        count = f"{len(texts)} of {pluralize(len(known), 'weight')} of the reference {_CHANGED}"
+        difference.notes.append(f"{count} under other names: {shown}")
     if renamed := len(others) - len(missing):
         difference.notes.append(f"{pluralize(renamed, 'weight')} of the reference by other names")
     if missing:

@@ -79,6 +79,12 @@ TABLE = {
     "weights before names": Row(
         OTHER.replace("batch", "n"), NET, "weights", "1 of 2 weights of the reference have other"
     ),
+    "another weight by another name": Row(
+        RENAMED.replace("{1, 2, 3, 4, 5", "{1.001, 2, 3, 4, 5"),
+        NET,
+        "weights",
+        "have other values under other names: 'w' as 'v' (1 of 12, by up to 1.0e-03)",
+    ),
     "names of axes": Row(
         NET.replace("batch", "n"),
         NET,
