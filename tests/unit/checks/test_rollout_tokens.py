@@ -30,6 +30,7 @@ def test_a_wrong_token_is_described(
         outputs=[SimpleNamespace(name="logits", dtype="float32")],
         rollout=SimpleNamespace(feeds={"logits": "ids"}),
         tokens=None,
+        generate=None,
     )
     context: Any = SimpleNamespace(spec=spec)
     data: Any = SimpleNamespace(outputs=[np.array([[0.0, 3.0, 1.0]])])
