@@ -61,7 +61,7 @@ def load_decoder(folder: Path) -> ModelSpec:
     measured = measure_interface(PreTrainedModel(), SPEC)
     files = {
         "manifests/nets.py": "def net(): ...\n",
-        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured),
+        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
         "manifests/net.interface.toml": format_interface("net", measured),
     }
     return load_project(make_project(folder, files)).models[0]
@@ -198,7 +198,7 @@ def test_the_special_tokens_of_an_entry_are_those_of_generate(
 def test_the_entry_gets_the_special_tokens_of_generate(tmp_path: Path) -> None:
     model = PreTrainedModel()
     model.generation_config = TWO_ENDS
-    text = format_generator("net", Source(text="nets.py:net"), measure_interface(model, SPEC))
+    text = format_generator("net", Source(text="nets.py:net"), measure_interface(model, SPEC), [18])
     assert "generate = { steps = 32, begin = 1, end = [2, 7], padding = 5 }" in text
 
 
@@ -301,7 +301,7 @@ def load_searcher(folder: Path, settings: dict[str, object]) -> tuple[ModelSpec,
     measured = measure_interface(model, SPEC)
     files = {
         "manifests/nets.py": "def net(): ...\n",
-        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured),
+        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
         "manifests/net.interface.toml": format_interface("net", measured),
     }
     spec = load_project(make_project(folder, files)).models[0]
