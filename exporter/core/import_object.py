@@ -78,9 +78,16 @@ def search_project(root: Path) -> None:
 def _import_file(path: Path, relative: str) -> ModuleType:
     parts = Path(relative).with_suffix("").parts
     if all(part.isidentifier() for part in parts):
-        module = importlib.import_module(".".join(parts))
-        if getattr(module, "__file__", None) and Path(str(module.__file__)).resolve() == path:
-            return module
+        dotted = ".".join(parts)
+        try:
+            module = importlib.import_module(dotted)
+        except ModuleNotFoundError as error:
+            # `models` is a module or a package of the project, without the file of the manifest.
+            if not f"{dotted}.".startswith(f"{error.name}.") or not path.is_file():
+                raise
+        else:
+            if getattr(module, "__file__", None) and Path(str(module.__file__)).resolve() == path:
+                return module
     # The name cannot be imported, or belongs to another package: load the file itself.
     name = "exporter_source_" + "_".join(parts)
     loaded = sys.modules.get(name)

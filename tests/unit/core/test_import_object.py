@@ -69,6 +69,24 @@ def test_an_edit_within_a_second_is_seen(tmp_path: Path, source: str) -> None:
     assert load(tmp_path, source) == "(2, 2)"
 
 
+@pytest.mark.parametrize("other", ["models.py", "models/__init__.py", "models/deep/__init__.py"])
+@pytest.mark.parametrize("name", ["models/net.py", "models/deep/net.py"])
+def test_a_file_is_loaded_beside_a_module_of_its_folders_name(
+    tmp_path: Path, name: str, other: str
+) -> None:
+    """A folder `manifests/models` is not the `models` of the project."""
+    for path, text in {name: "def build(): return 'own'\n", f"root/{other}": "VALUE = 1\n"}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    script = f"import sys; sys.path.insert(0, {str(tmp_path / 'root')!r})\n" + LOAD.replace(
+        "print(", "sys.path.append(sys.argv[2])\nprint("
+    )
+    command = ("-c", script, f"{name}:build", str(tmp_path))
+    assert run_python(ROOT, *command).stdout.strip() == "own"
+    missing = ("-c", script, f"{name.replace('net', 'absent')}:build", str(tmp_path))
+    assert "No" in run_python(ROOT, *missing).stderr
+
+
 def test_no_bytecode_is_left_in_the_project(tmp_path: Path) -> None:
     write_source(tmp_path, 1)
     assert load(tmp_path, "net.py:forward") == "(1, 1)"
