@@ -64,6 +64,8 @@ def _find_next_step(result: ExportResult) -> str:
             return f"apply the fix, then `exporter export {record.cell.model}`"
         if record.status.is_red:
             return f"`exporter guide {record.failure_code}` explains the first failure"
+    if not all(records):
+        return "`exporter export` proves the cells without a result"
     is_accepted = Path(project.root, project.reports, FOLDER).is_dir()
     return "`exporter gate`" if is_accepted else "`exporter baseline` accepts these results"
 

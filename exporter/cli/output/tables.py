@@ -140,7 +140,8 @@ def describe_failures(manifest: Manifest, red: Sequence[Record]) -> str:
     plan = make_plan(manifest, Selection(patterns=cells))
     summary = make_summary(manifest, plan, RunRecord(tools={}, records=tuple(red)), grid=False)
     lines = (line for line, _ in summary.lines)
-    return "\n".join(line for line in lines if not line.startswith(_PROJECT_LINES))
+    text = "\n".join(line for line in lines if not line.startswith(_PROJECT_LINES))
+    return text.replace("\n    cause: ", ": ")  # pytest repeats the first line in its summary
 
 
 def format_grid(

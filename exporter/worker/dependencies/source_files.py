@@ -69,6 +69,10 @@ class Group(Enum):
     packages that no installer listed is of the user."""
 
 
+#: The folder of git, which writes there when a model asks for the version of its checkout.
+_GIT = "/.git/"
+
+
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
     """A path without links."""
@@ -507,7 +511,8 @@ class _Collector:
 
     def _classify(self, path_text: str) -> Group | None:
         group = classify_path(path_text, self._root)
-        if group is Group.FOREIGN or f"{path_text}/".startswith(self._ignored):
+        folder = f"{path_text}/"
+        if group is Group.FOREIGN or _GIT in folder or folder.startswith(self._ignored):
             return None
         return group
 

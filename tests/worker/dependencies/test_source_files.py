@@ -89,6 +89,19 @@ def test_an_import_inside_a_function_is_listed_after_its_run(tmp_path: Path) -> 
     assert sources[0].state == hash_source(tmp_path / "closure_late.py")
 
 
+def test_files_of_git_are_no_dependencies(tmp_path: Path) -> None:
+    """`git describe --dirty` writes the index, so a model that asks for it had no result."""
+    names = (".git/index", ".git/refs/heads/main", "weights.git/a.bin")
+    for path in (tmp_path / name for name in names):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    read = tuple(str(tmp_path / name) for name in names)
+    listed = (str(tmp_path / ".git/refs"),)
+    found = digest(tmp_path, start_job(tmp_path), read=read, listed=listed)
+    files = [each.file for each in found.sources]
+    assert [name for name in files if "git" in name] == ["weights.git/a.bin"]
+
+
 @pytest.mark.parametrize("reader", ["", "of_version.py", "of_version.txt"])
 def test_a_version_counts_if_a_loaded_source_can_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
