@@ -24,6 +24,8 @@ from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
 _INSTALLER_FILES = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
 #: Files that no model reads while it runs. PyTorch has 9,000 of them.
 _FOR_COMPILERS = (".h", ".hpp", ".cuh", ".cu", ".cl", ".inl", ".pxd", ".pyi", ".a", ".cmake")
+#: The search path has a state of its own; a .pth has the folder of the checkout, and often no hash.
+_NOT_COMPARED = (*_FOR_COMPILERS, ".pth")
 #: Folders whose files are not compared: models rarely load them, and containers often lack them.
 _TESTS = ("/tests/", "/test/")
 #: Files of a distribution's metadata, with its folder.
@@ -103,7 +105,7 @@ def list_wheel_files(installed: Distribution) -> tuple[str, str]:
         is_elsewhere = name.startswith(("..", "/"))
         if is_elsewhere or "__pycache__/" in name or name.endswith(_INSTALLER_FILES):
             continue
-        is_compared = not (name.endswith(_FOR_COMPILERS) or _is_of_tests(name))
+        is_compared = not (name.endswith(_NOT_COMPARED) or _is_of_tests(name))
         edit = _find_edit(folder, line, listed) if is_compared else ""
         if edit and _split_line(line)[1]:  # without a hash, the content is the state
             edited.append(_split_line(line)[0])

@@ -140,7 +140,7 @@ def test_a_branch_that_skips_or_loosens_or_drops_cells_is_blocked(branch: Path) 
     code, output, _ = run_gate(branch, **job)
     assert code == 1
     assert "net/17/cpu: newly skipped: pass -> skip" in output
-    (annotation,) = [line for line in output.splitlines() if line.startswith("::")]
+    (annotation,) = [line for line in output.splitlines() if line.startswith("::error ")]
     edited = len(MANIFEST.splitlines()) + 1
     assert f",file=manifests/net.toml,line={edited}::" in annotation
     assert "contract relaxed: tolerance of y: noise = 8 by default -> noise = 99" in output

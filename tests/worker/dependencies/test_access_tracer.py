@@ -180,7 +180,12 @@ def test_a_listing_of_a_child_is_no_import(tmp_path: Path, name: str) -> None:
     commands = (["-c", code], ["-u", f"{tmp_path}/main.py"])
     for command in commands:
         body = f"subprocess.run([sys.executable, *{command!r}], check=True)"
-        assert list_listers(tmp_path, body) == expected, command
+        # A child that ends before the tracer reads its search path may have listed the folder.
+        found = [list_listers(tmp_path, body)]
+        while found[-1] != expected and len(found) < 5:
+            found.append(list_listers(tmp_path, body))
+        assert found[-1] == expected, command
+        assert all(each >= expected for each in found), command
 
 
 @pytest.mark.parametrize(
