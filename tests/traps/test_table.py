@@ -20,8 +20,8 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
     wrong, sound = checker + compared + checks, sum(trap.is_sound for trap in ALL)
     sentence = (
         f"It found **{wrong} of {wrong}** wrong files that are built to look right, and called "
-        f"none of {sound} sound models wrong. `onnx.checker` finds {checker} of them, and the same with "
-        f"one comparison with PyTorch {checker + compared}."
+        f"none of {sound} sound models wrong. `onnx.checker` finds {checker} of them, and the same "
+        f"with one comparison with PyTorch {checker + compared}."
     )
     assert sentence in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
