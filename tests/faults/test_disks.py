@@ -84,7 +84,7 @@ def test_a_file_for_a_full_disk_is_built_after_space_was_freed(tmp_path: Path) -
     with small_disk(tmp_path / "build", 4000) as disk:
         full = run_exporter(tmp_path, "export")
         assert full.returncode in (ExitCode.RED, ExitCode.ENVIRONMENT)
-        pattern = r"big/17/cpu: (killed|crash) at convert: .*No space left on device"
+        pattern = r"big/17/cpu: (killed|crash) at convert\n    cause: .*No space left on device"
         assert re.search(pattern, full.stdout), full.stdout + full.stderr
         disk.grow()
         again = run_exporter(tmp_path, "export", "--explain")
