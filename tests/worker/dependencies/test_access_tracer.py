@@ -154,8 +154,8 @@ def test_each_fork_reports_its_files_and_no_others(tmp_path: Path) -> None:
 
 #: A program of Python, and whether it lists the folder by itself, not only for an import.
 LISTINGS: dict[str, tuple[str, bool]] = {
-    "import": ("import json", False),
-    "module of the folder": ("import helper", False),
+    "import": ("import json, time; time.sleep(0.3)", False),
+    "module of the folder": ("import helper, time; time.sleep(0.3)", False),
     "list": ("import os; os.listdir(os.getcwd())", True),
     "import, then list": ("import os, json; os.listdir(os.getcwd())", True),
     "list, then import": ("import os; os.listdir(os.getcwd()); import json", True),
