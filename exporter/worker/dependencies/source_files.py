@@ -512,7 +512,9 @@ class _Collector:
     def _classify(self, path_text: str) -> Group | None:
         group = classify_path(path_text, self._root)
         folder = f"{path_text}/"
-        if group is Group.FOREIGN or _GIT in folder or folder.startswith(self._ignored):
+        # A project may itself be below a folder of git, such as a checkout in a cache.
+        is_of_git = _GIT in folder.removeprefix(self._root)
+        if group is Group.FOREIGN or is_of_git or folder.startswith(self._ignored):
             return None
         return group
 

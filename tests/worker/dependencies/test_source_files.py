@@ -89,15 +89,17 @@ def test_an_import_inside_a_function_is_listed_after_its_run(tmp_path: Path) -> 
     assert sources[0].state == hash_source(tmp_path / "closure_late.py")
 
 
-def test_files_of_git_are_no_dependencies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parent", ["project", ".git/checkouts/project"])
+def test_files_of_git_are_no_dependencies(tmp_path: Path, parent: str) -> None:
     """`git describe --dirty` writes the index, so a model that asks for it had no result."""
+    root = tmp_path / parent
     names = (".git/index", ".git/refs/heads/main", "weights.git/a.bin")
-    for path in (tmp_path / name for name in names):
+    for path in (root / name for name in names):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    read = tuple(str(tmp_path / name) for name in names)
-    listed = (str(tmp_path / ".git/refs"),)
-    found = digest(tmp_path, start_job(tmp_path), read=read, listed=listed)
+    read = tuple(str(root / name) for name in names)
+    listed = (str(root / ".git/refs"),)
+    found = digest(root, start_job(root), read=read, listed=listed)
     files = [each.file for each in found.sources]
     assert [name for name in files if "git" in name] == ["weights.git/a.bin"]
 
