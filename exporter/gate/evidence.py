@@ -21,7 +21,7 @@ from exporter.core.text import format_two_digits, join_lines, truncate
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.finding import GateFinding, PolicySetting
 from exporter.gate.verify_report import FolderVerdict, VerdictTime, VerifyReport, hash_settings
-from exporter.manifest import FindingKind, Manifest, Project
+from exporter.manifest import FindingKind, Manifest, Project, find_renames
 from exporter.planning.plan import list_all_cells
 from exporter.records.baseline import CellText
 from exporter.records.record import (
@@ -92,17 +92,25 @@ def find_evidence_path(project: Project) -> Path:
     return Path(project.root) / project.reports / FILE
 
 
-def read_evidence(project: Project) -> dict[CellId, Evidence]:
+def read_evidence(manifest: Manifest) -> dict[CellId, Evidence]:
     """Return the measurements of other machines; none if the project has no such file.
+
+    A renamed model has those of its former ID: they are about a file, not about its name.
 
     Raises:
         ExporterError: UNREADABLE if the file is damaged or of another version.
     """
-    path = find_evidence_path(project)
+    path = find_evidence_path(manifest.project)
     if not path.exists():
         return {}
     fix = "restore it from git, or remove it and merge the files of `exporter verify` again"
-    return {row.cell: row for row in _read(EvidenceFile, path, fix).rows}
+    rows = _read(EvidenceFile, path, fix).rows
+    renames = find_renames(manifest, {row.cell.model for row in rows})
+    evidence = dict[CellId, Evidence]()
+    for row in rows:
+        cell = row.cell.model_copy(update={"model": renames.get(row.cell.model, row.cell.model)})
+        evidence[cell] = row.model_copy(update={"cell": cell})
+    return evidence
 
 
 def _read(kind: type[T], path: Path, fix: str) -> T:
@@ -130,7 +138,7 @@ def add_evidence(
     """
     report = _read(VerifyReport, path, "write it again with `exporter verify PATH --json`")
     planned = set(list_all_cells(manifest))
-    rows = {cell: row for cell, row in read_evidence(manifest.project).items() if cell in planned}
+    rows = {cell: row for cell, row in read_evidence(manifest).items() if cell in planned}
     files = _list_files(run)
     added = dict[CellId, Evidence]()
     problems = list[str]()
@@ -223,12 +231,12 @@ def _find_mismatch(row: Evidence, files: _Files, project: Project) -> str:
     return ""
 
 
-def attach_evidence(run: RunRecord, project: Project) -> RunRecord:
+def attach_evidence(run: RunRecord, manifest: Manifest) -> RunRecord:
     """Return the run with the measurements in the messages of unavailable cells.
 
     Their status stays `unavailable`: they are neither green nor red on this machine.
     """
-    evidence = read_evidence(project)
+    evidence = read_evidence(manifest)
     if not evidence:
         return run
     files = _list_files(run)
@@ -237,7 +245,7 @@ def attach_evidence(run: RunRecord, project: Project) -> RunRecord:
         row = evidence.get(record.cell)
         if row is None or record.status is not Status.UNAVAILABLE:
             return record
-        mismatch = _find_mismatch(row, files, project)
+        mismatch = _find_mismatch(row, files, manifest.project)
         prefix = ELSEWHERE_PREFIX if row.status is Status.PASS else ""
         text = f"the evidence of {row.day} {mismatch}" if mismatch else f"{prefix}{row}"
         return record.model_copy(update={"message": f"{text}; here: {record.message}"})
@@ -258,7 +266,7 @@ def find_evidence_findings(
     ages = dict(project.evidence)
     for name, age in accepted.project.evidence.items():
         ages[name] = min(age, ages.get(name, age))
-    evidence, files = read_evidence(project), _list_files(run)
+    evidence, files = read_evidence(manifest), _list_files(run)
     cells = list_all_cells(manifest)
     missing = {each.cell for each in run.records if each.status is Status.UNAVAILABLE}
     if missing:

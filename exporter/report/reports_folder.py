@@ -117,7 +117,7 @@ def write_reports(
         conflict. The pages then compare with nothing. And a warning about files of version 1.0.
     """
     paths = ReportPaths(manifest.project)
-    run = attach_evidence(run, manifest.project)
+    run = attach_evidence(run, manifest)
     baseline, warnings = None, list[str]()
     try:
         baseline = _read_baseline(manifest)
@@ -141,7 +141,7 @@ def read_site_files(
     manifest: Manifest, run: RunRecord, trend: Sequence[Any] = (), commit: str = ""
 ) -> dict[str, str | bytes]:
     """Return the files of the report, and those that only a site has."""
-    run = attach_evidence(run, manifest.project)
+    run = attach_evidence(run, manifest)
     baseline = _read_baseline(manifest)
     history = AcceptanceHistory(baseline, trend, commit)
     site = render_site_files(manifest, run, history)
@@ -151,7 +151,7 @@ def read_site_files(
 def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     """Return the names of the files that differ from the ones that would be written now."""
     paths = ReportPaths(manifest.project)
-    run = attach_evidence(run, manifest.project)
+    run = attach_evidence(run, manifest)
     history = AcceptanceHistory(_read_baseline(manifest))
     if PagesNote.load(paths.note).is_for(_compute_key(manifest, run, history), paths.reports):
         return ()

@@ -19,7 +19,7 @@ from exporter.gate.evidence import (
     read_evidence,
 )
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
-from exporter.manifest import Device, FindingKind, Manifest, Project
+from exporter.manifest import Device, FindingKind, Manifest
 from exporter.manifest.resolved.project import RuntimeEnvironment
 from exporter.records.record import CheckResult, RunRecord, Status
 from exporter.report.formats import choose_mark
@@ -90,7 +90,7 @@ def test_a_measurement_is_shown_and_is_no_proof_here(tmp_path: Path) -> None:
     manifest = make_project(tmp_path)
     text = "pass on Linux, A10 with onnxruntime-gpu 1.31.1 on 2026-11-23, largest error 1.2e-06"
     assert add(manifest, write_report(tmp_path)) == [text]
-    cpu, cuda = attach_evidence(make_results(), manifest.project).records
+    cpu, cuda = attach_evidence(make_results(), manifest).records
     assert cpu == make_results().records[0]
     assert cuda.message == f"measured elsewhere: {text}; here: no CUDA"
     assert (cuda.status, choose_mark(cuda).word) == (Status.UNAVAILABLE, "elsewhere")
@@ -100,11 +100,30 @@ def test_a_measurement_of_an_older_file_is_stale(tmp_path: Path) -> None:
     manifest = make_project(tmp_path, evidence={"cuda": DAY})
     add(manifest, write_report(tmp_path))
     changed = make_results("b" * 64)
-    record = attach_evidence(changed, manifest.project).records[1]
+    record = attach_evidence(changed, manifest).records[1]
     assert record.message.startswith("the evidence of 2026-11-23 is about another file;")
     assert choose_mark(record).word == "unavailable"
     (finding,) = find_evidence_findings(manifest, manifest, changed, NOW)
     assert finding.after.startswith("stale: is about another file")
+
+
+def test_a_renamed_model_keeps_the_measurements_of_its_file(tmp_path: Path) -> None:
+    add(make_project(tmp_path, evidence={"cuda": DAY}), write_report(tmp_path))
+    spec = make_spec("web", opsets=(18,), devices=("cpu", "cuda"), was=("net",))
+    renamed = make_manifest(spec, root=str(tmp_path))
+    project = renamed.project.model_copy(update={"evidence": {"cuda": DAY}})
+    renamed = renamed.model_copy(update={"project": project})
+    for sha256, expected in (
+        ("a", "measured elsewhere: pass on Linux, A10"),
+        ("b", "the evidence"),
+    ):
+        record = make_record(
+            "web/18/cuda", "unavailable", artifact=make_artifact("web", 18, sha256=sha256 * 64)
+        )
+        (shown,) = attach_evidence(make_run(record), renamed).records
+        assert shown.message.startswith(expected)
+        findings = tuple(find_evidence_findings(renamed, renamed, make_run(record), NOW))
+        assert len(findings) == (sha256[0] == "b")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +201,7 @@ def test_the_packages_of_a_measurement_are_those_that_the_device_requires(
     expected = "the evidence is added already" if is_allowed else f"ran with {runtime}, but pyproj"
     assert message.startswith(f"net/18/cuda: {expected}")
     # A row that was added earlier is stale.
-    shown = attach_evidence(make_results(), pinned.project).records[1].message
+    shown = attach_evidence(make_results(), pinned).records[1].message
     assert shown.startswith("measured elsewhere") is is_allowed
 
 
@@ -198,12 +217,12 @@ def test_an_impossible_year_is_refused_where_it_is_read(time: str, tmp_path: Pat
     stored = EvidenceFile(rows=(row.model_copy(update={"time": datetime.fromisoformat(time)}),))
     find_evidence_path(manifest.project).write_text(stored.to_json())
     with pytest.raises(ExporterError, match=r"rows.0.time: .*; restore it from git"):
-        read_evidence(manifest.project)
+        read_evidence(manifest)
 
 
 def read_report_row(manifest: Manifest, folder: Path) -> Evidence:
     add(manifest, write_report(folder))
-    (row,) = read_evidence(manifest.project).values()
+    (row,) = read_evidence(manifest).values()
     return row
 
 
@@ -217,7 +236,7 @@ def test_one_verdict_for_each_cell_is_stored(tmp_path: Path) -> None:
         tmp_path, time=NOW + timedelta(minutes=1), status=Status.FAIL, message="NaN"
     )
     assert add(manifest, newer)[0].startswith("fail on Linux, A10")
-    assert len(read_evidence(manifest.project)) == 1
+    assert len(read_evidence(manifest)) == 1
 
 
 def test_an_edited_file_is_refused(tmp_path: Path) -> None:
@@ -230,7 +249,7 @@ def test_an_edited_file_is_refused(tmp_path: Path) -> None:
     stored = find_evidence_path(manifest.project)
     stored.write_text(stored.read_text().replace("1.2e-6", "1.2e-9").replace("1.2e-06", "1.2e-9"))
     with pytest.raises(ExporterError, match="changed since it was written; restore it from git"):
-        read_evidence(manifest.project)
+        read_evidence(manifest)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +293,7 @@ def test_a_branch_cannot_remove_the_rule(tmp_path: Path) -> None:
 
 def test_without_a_file_nothing_changes() -> None:
     run = make_results()
-    assert attach_evidence(run, Project(root="/nowhere", devices=())) is run
+    assert attach_evidence(run, make_project(Path("/nowhere"))) is run
 
 
 def test_the_name_of_a_machine_has_a_limit(tmp_path: Path) -> None:
