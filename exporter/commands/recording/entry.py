@@ -377,7 +377,7 @@ def _choose_integers(
         return {"padding": "right"}, "1 is padding, by its name"
     if {first, last} <= {0, 1} and is_row and "mask" in name:
         return {"mask": "right"}, "a mask of rows, by its name"
-    if "len" in name and last in axes and len(shape) < 2:
+    if last in axes and tensor.has_lengths_up_to(last):
         return {"lengths_of": axes[last]}, f"lengths of {axes[last]}, by their name and value"
     if tensor.dtype == "bool":
         return {"bernoulli": 0.5}, "half of them true"

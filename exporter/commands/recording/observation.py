@@ -36,6 +36,11 @@ class ObservedTensor(FrozenModel):
     dynamic: dict[int, DynamicDim] = Field(default_factory=dict)
     """The dimensions that the script declares as dynamic, or that calls had in several sizes."""
 
+    def has_lengths_up_to(self, size: int) -> bool:
+        """Return True if the values are lengths, by name, of rows with this size."""
+        is_list = "int" in self.dtype and len(self.shape) < 2
+        return is_list and "len" in self.name.casefold() and self.high == size
+
 
 class ObservedOutput(FrozenModel):
     """An output that the script names."""

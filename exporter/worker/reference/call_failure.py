@@ -348,12 +348,13 @@ def _find_table_size(call: _OperatorCall, message: str) -> int | None:
     """Return the number of rows that an index of the operator may select."""
     if match := _SIZE.search(message):
         return int(match[1])
-    tensors = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
-    if not tensors or not tensors[0].ndim:
+    table, second, third = (*call.args, None, None, None)[:3]
+    if not isinstance(table, torch.Tensor) or not table.ndim:
         return None
-    # `index_select(table, dim, index)`; a table of embeddings has its rows first.
-    second = call.args[1] if len(call.args) > 1 else 0
-    return tensors[0].shape[second if isinstance(second, int) else 0]
+    if not isinstance(second, int):
+        return table.shape[0]  # a table of embeddings has its rows first
+    # `index_select(table, dim, index)`; the number of `topk(table, 10)` is no dimension.
+    return table.shape[second] if isinstance(third, torch.Tensor) else None
 
 
 def _describe_source(spec: ModelSpec, chosen: InputSet, name: str) -> str:

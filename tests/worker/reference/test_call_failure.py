@@ -57,6 +57,11 @@ class Halves(torch.nn.Module):
         return x.reshape(2, -1, 4).sum(0)
 
 
+class Best(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.topk(3, dim=0).values
+
+
 class Labels(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         labels = x.argmax(1)
@@ -123,6 +128,15 @@ def test_an_index_from_a_size_has_its_range(tmp_path: Path) -> None:
         f"at {line}; the indices are 0 to {size - 1}, but the table has 6 rows"
         for size in (7, 16)
     }
+
+
+def test_the_number_of_topk_is_no_dimension(tmp_path: Path) -> None:
+    """The search for the table of an index ended the worker."""
+    spec = make_contract("", "x [batch, 4] -> y [3, 4]")
+    reference = run_reference(Best(), spec, tmp_path)
+    errors = [sample.error for sample in reference.samples if sample.error]
+    line = find_line(Best, "x.topk")
+    assert set(errors) == {f"RuntimeError: selected index k out of range at {line}"}
 
 
 def test_a_refused_example_shows_its_size(tmp_path: Path) -> None:

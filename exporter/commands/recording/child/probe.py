@@ -37,7 +37,7 @@ from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim, SizeRule
 from exporter.worker.inputs.call import build_tensor_call, to_numpy
 from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_tensors import draw_inputs, draw_lengths
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
 from exporter.worker.model.generation import measure_interface
 from exporter.worker.model.model_kinds import Model
@@ -56,6 +56,8 @@ _SECONDS = 90.0
 _ELEMENTS, _LARGEST = 1 << 20, 1 << 11
 #: Differences of sizes: powers of two, and the strides of images.
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
+#: Smallest sizes that are tried, in steps of an axis.
+_SMALLEST = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _BATCH = "batch"
 #: Names of inputs with old tokens, such as `past_key_values_0_1` and `k_cache`.
 _CACHE = re.compile(r"past|cache|(^|_)(kv|keys?|values?|memory)(_|$)")
@@ -80,6 +82,10 @@ class _Unit:
     partners: list[_Unit] = field(default_factory=list)
     """Units that grow with this one, such as the mask of old and new tokens."""
     limits: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_batch(self) -> bool:
+        return self.name == _BATCH or all(dim == 0 for _, dim in self.members)
 
 
 def probe(
@@ -306,6 +312,14 @@ class _Prober:
         self._root = Path(root)
         self._observation = observation
         self._base: Shapes = tuple(tuple(map(int, item.shape)) for item in spec.inputs)
+        self._lengths = {
+            index: (item, dim)
+            for index, tensor in enumerate(observation.tensors)
+            for item, shape in enumerate(self._base)
+            for dim, size in enumerate(shape)
+            if item != index and tensor.has_lengths_up_to(size)
+        }
+        """Inputs with lengths, by index, and the dimension that they are lengths of."""
         self._results: dict[Shapes, Shapes | None] = {}
         self._end = time.monotonic() + _SECONDS
         self._notes: list[str] = []
@@ -381,7 +395,13 @@ class _Prober:
         ]
         spec = self._spec.model_copy(update={"inputs": tuple(items)})
         chosen = InputSet(name="declared", kind="declared", sizes={}, seed=seed)
-        return call_model(self._model, spec, draw_inputs(spec, chosen, self._root))
+        inputs = draw_inputs(spec, chosen, self._root)
+        for lengths, (item, dim) in self._lengths.items():
+            shape, dtype = shapes[lengths], inputs[spec.inputs[lengths].name].dtype
+            generator = torch.Generator().manual_seed(seed)
+            drawn = draw_lengths(shape, shapes[item][dim], generator).to(dtype)
+            inputs[spec.inputs[lengths].name] = drawn
+        return call_model(self._model, spec, inputs)
 
     def _list_leaves(self, shapes: Shapes, seed: int = 0) -> list[tuple[str, Any]]:
         leaves = list_named_leaves(self._call(shapes, seed), self._spec)
@@ -478,6 +498,7 @@ class _Prober:
         for unit in units:
             if unit.step:
                 self._find_limits(unit)
+        self._raise_smallest_sizes([each for each in units if each.step and not each.partners])
         return units
 
     def _split(self, unit: _Unit) -> list[_Unit]:
@@ -516,14 +537,13 @@ class _Prober:
         step, size = unit.step, unit.size
         if step > 1:
             unit.limits["multiple_of"] = step
-        smaller = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n * step < size]
+        smaller = [n for n in _SMALLEST if n * step < size]
         smallest = next((n * step for n in smaller if self._works((unit, n * step))), size)
         if smallest > step and not unit.partners:
             unit.limits["min"] = smallest
         good, bad = size + 2 * step, 0
         # Nothing limits a batch, and its size is the memory.
-        is_batch = unit.name == _BATCH or all(dim == 0 for _, dim in unit.members)
-        end = 4 * size if is_batch else _LARGEST
+        end = 4 * size if unit.is_batch else _LARGEST
         while not bad and 2 * good <= end:
             tried = 2 * good // step * step
             shapes = self._resize((unit, tried))
@@ -537,6 +557,23 @@ class _Prober:
             good, bad = (middle, bad) if self._works((unit, middle)) else (good, middle)
         if time.monotonic() <= self._end:
             unit.limits["max"] = good
+
+    def _raise_smallest_sizes(self, units: Sequence[_Unit]) -> None:
+        """Set larger smallest sizes if the model does not run at all of them at once.
+
+        `topk(10)` of the pixels of an image limits the product of its height and width.
+        """
+        smallest = [unit.limits.get("min", unit.step) for unit in units]
+        for count in (0, *_SMALLEST, _LARGEST):
+            sizes = [
+                low if unit.is_batch else min(max(low, count * unit.step), unit.size)
+                for unit, low in zip(units, smallest, strict=True)
+            ]
+            if self._works(*zip(units, sizes, strict=True)):
+                for unit, low, size in zip(units, smallest, sizes, strict=True):
+                    if size > low:
+                        unit.limits["min"] = size
+                return
 
     def _name_units(self, units: Sequence[_Unit]) -> None:
         used = {unit.name for unit in units if unit.name}

@@ -141,8 +141,8 @@ def test_each_observation_gives_a_valid_entry(
 def test_fills_follow_names_values_and_embeddings(
     name: str, dtype: str, low: float, high: float, rows: int | None, fill: object
 ) -> None:
-    tensor = ObservedTensor(at="args[0]", name=name, dtype=dtype, shape=(2, 7), low=low, high=high)
-    shape = ("batch",) if "lengths" in name else ("batch", "length")
+    sizes, shape = ((2,), ("batch",)) if "lengths" in name else ((2, 7), ("batch", "length"))
+    tensor = ObservedTensor(at="args[0]", name=name, dtype=dtype, shape=sizes, low=low, high=high)
     value, reason = choose_fill(tensor, shape, rows, {2: "batch", 7: "length"})
     assert value == fill
     assert bool(reason) is (fill is not None and rows is None)

@@ -58,6 +58,22 @@ class Selected(nn.Module):
         return x[x > 0]
 
 
+class Best(nn.Module):
+    def forward(self, image):
+        assert image.shape[1] == 3
+        return image[:, 0, ::2, ::2].flatten(1).topk(10, dim=1).values
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(4, 6, batch_first=True)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -263,6 +279,27 @@ def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
     assert result.axes["height"] == {"multiple_of": 8}
     label = str(result.outputs[0].shape[2])
     assert result.axes[label] == {"of": "height", "stride": 4}
+
+
+def test_a_number_of_pixels_limits_height_and_width(tmp_path: Path) -> None:
+    result = run(tmp_path, "Best", '{ name = "image", shape = [1, 3, 32, 32] }')
+    assert result.inputs == (("batch", 3, "height", "width"),)
+    assert result.axes == {"batch": {}, "height": {"min": 8}, "width": {"min": 8}}
+    assert result.outputs[0].shape == ("batch", 10)
+
+
+def test_lengths_follow_the_size_of_their_rows(tmp_path: Path) -> None:
+    """Lengths above the size are an error of PyTorch, and limited the size before."""
+    fill = 'dtype = "int64", fill = { randint = [5, 10] }'
+    inputs = f'{{ name = "x", shape = [2, 9, 4] }}, {{ name = "lengths", shape = [2], {fill} }}'
+    tensors = [
+        {"at": "", "name": "x", "dtype": "float32", "shape": (2, 9, 4)},
+        {"at": "", "name": "lengths", "dtype": "int64", "shape": (2,), "low": 5, "high": 9},
+    ]
+    result = run(tmp_path, "Tagger", inputs, tensors=tensors)
+    assert result.inputs == (("batch", "length", 4), ("batch",))
+    assert result.axes == {"batch": {}, "length": {}}
+    assert result.outputs[0].shape == ("batch", "length", 6)
 
 
 def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
