@@ -192,7 +192,19 @@ def _make_crash(result: JobResult, cell: CellId) -> Record:
         return _make_record(result, cell, Status.KILLED, message)
     status = Status.KILLED if is_kill else Status.CRASH
     causes = [line for line in tail.splitlines() if is_out_of_resources(line)]
+    causes = causes or _find_own_error(result)
     return _make_record(result, cell, status, f"{message}: {causes[-1]}" if causes else message)
+
+
+def _find_own_error(result: JobResult) -> list[str]:
+    """Return a sentence about an exception that this package raised itself, if the log has one."""
+    lines = _read_last_lines(result.job, result.last_announcement)
+    files = [match["file"] for match in map(_FRAME.search, lines) if match]
+    is_own = bool(files) and files[-1].startswith(_OWN_FOLDER + os.sep)
+    if not is_own or "Traceback (most recent call last):" not in lines:
+        return []
+    last = redact(lines[-1], limit=_LINE_LENGTH)
+    return [f"an error of this tool, and not of the model: {last}; report it with the log"]
 
 
 def _make_timeout(result: JobResult, cell: CellId, in_progress: Sequence[CellId]) -> Record:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import exporter
 from exporter.core.text import memory_limit_message
 from exporter.jobs import Announcement, JobFolder
+from exporter.pipeline import supervisor
 from exporter.pipeline.engine import ExitKind
 from exporter.pipeline.supervisor import (
     Verdict,
@@ -273,6 +274,25 @@ def test_a_full_disk_is_in_the_message(tmp_path: Path) -> None:
     reason = "OSError: [Errno 28] No space left on device"
     expected_message = f"the worker exited with code 1 while at convert: {reason}"
     assert {record.message for record in dead.records.values()} == {expected_message}
+
+
+@pytest.mark.parametrize(
+    ("file", "is_own"), [(supervisor.__file__, True), ("/project/model.py", False)]
+)
+def test_an_error_of_this_tool_is_no_fault_of_the_model(
+    tmp_path: Path, file: str, *, is_own: bool
+) -> None:
+    current_job = job(tmp_path, SPEC)
+    log = JobFolder(tmp_path).log(None)
+    log.parent.mkdir()
+    log.write_text(
+        f'Traceback (most recent call last):\n  File "{file}", line 7, in f\n'
+        "    sizes[1]\nIndexError: tuple index out of range\n"
+    )
+    dead = outcome(current_job, ExitKind.EXITED, 1, announcement(current_job.cells()))
+    for record in evaluate_job(dead, {}).records.values():
+        text = "an error of this tool, and not of the model: IndexError: tuple index out of range;"
+        assert (text in record.message) is is_own
 
 
 @pytest.mark.parametrize(
