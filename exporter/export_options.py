@@ -32,6 +32,8 @@ class ExportOptions(BuildOptions):
     """The engine, as the project's key `engine`; "" for the project's setting."""
     jobs: int | None = None
     """The number of workers. None for as many as cores and memory allow."""
+    initial_weights: bool = False
+    """Use initial values where a file of weights that git ignores is missing."""
     use_store: bool = True
     keeps_starter: bool = False
     """Leave the starter of the workers open, so that the next export needs no import of torch."""

@@ -95,7 +95,7 @@ def export(
     """
     started = 0 if options.build else read_filesystem_clock(root)
     # Read.
-    loaded = load_layers(root, keep_invalid=True)
+    loaded = load_layers(root, keep_invalid=True, initial_weights=options.initial_weights)
     manifest = options.adapt(loaded.manifest)
     project = manifest.project
     # Select.
@@ -117,6 +117,8 @@ def export(
         # An edit of another file, such as a missing source, can repair an invalid entry.
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
         is_complete = is_valid and options.selection.is_everything and not results.missing
+        # The next export without the option must not use these results.
+        is_complete = is_complete and not any(spec.lacks_weights for spec in manifest.models)
         if is_complete and results.unchanged:
             inputs = collect_inputs(loaded, results, list_page_inputs(project))
     return ExportResult(

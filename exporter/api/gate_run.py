@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from exporter.gate.finding import (
     find_cause,
     read_change,
 )
-from exporter.manifest import Manifest, find_renames
+from exporter.manifest import FindingKind, Manifest, find_renames
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
@@ -234,6 +234,7 @@ def gate(
         revision = f"{compared.name} of {compared.commit.day}"
         stale = describe_uncommitted(manifest, run, environment)
     findings = (*findings, *find_evidence_findings(manifest, policy, run, datetime.now(UTC)))
+    findings = _judge_initial_weights(findings, manifest)
     findings = sorted(findings, key=lambda each: each.sort_key)
     if against is None:
         commit = find_last_change([path], environment) if findings else None
@@ -267,6 +268,25 @@ def gate(
         context=facts,
         accepted=accepted,
     )
+
+
+def _judge_initial_weights(
+    findings: Iterable[GateFinding], manifest: Manifest
+) -> Iterator[GateFinding]:
+    """Yield the findings, without those that initial weights in place of a file explain.
+
+    Errors depend on the weights, so they are not compared. A cell that is better than with the
+    trained weights needs no acceptance, and cannot have one.
+    """
+    initial = {spec.id for spec in manifest.models if spec.lacks_weights}
+    for each in findings:
+        if each.cell.model not in initial or each.setting:
+            yield each
+        elif each.kind in (FindingKind.FIXED, FindingKind.BETTER) and each.is_blocking:
+            texts = filter(None, ("initial weights", each.message))
+            yield replace(each, action="warn", message="; ".join(texts))
+        elif each.kind is not FindingKind.ERROR_GROWN:
+            yield each
 
 
 def _find_causes(

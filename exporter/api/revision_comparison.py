@@ -23,7 +23,7 @@ from exporter.gate.approvals import (
 )
 from exporter.gate.baseline_comparison import compare_results, list_accepted, strip_figures
 from exporter.gate.finding import ACCEPTED_HERE, GateFinding
-from exporter.gate.revision_promises import ContractHashes, find_contract_changes
+from exporter.gate.revision_promises import WEIGHTS_FILE, ContractHashes, find_contract_changes
 from exporter.manifest import (
     FindingKind,
     Manifest,
@@ -394,8 +394,8 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
             paths = folder.glob(pattern) if pattern and ":" not in pattern else ()
             files += [os.path.relpath(path, root) for path in paths if path.is_file()]
         for file in files:
-            name = "weights file" if file == weights else "content of"
-            digests[FindingKind.REDEFINED, f"{name} {file}"] = _hash_content(root / file)
+            name = WEIGHTS_FILE if file == weights else "content of "
+            digests[FindingKind.REDEFINED, f"{name}{file}"] = _hash_content(root / file)
         for kind, text in _list_functions(spec):
             digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
     return {

@@ -39,7 +39,12 @@ def compute_metric(
     return float(value)
 
 
-@partial(RuntimeCheck, "metric", applies=lambda checked: checked.spec.metric is not None)
+def _has_metric(checked: CheckedFile) -> bool:
+    """Return whether the entry has a metric, which is a figure of the trained weights."""
+    return checked.spec.metric is not None and not checked.spec.lacks_weights
+
+
+@partial(RuntimeCheck, "metric", applies=_has_metric)
 def check_metric(checked: CheckedFile, session: Session, _: str) -> CheckResult:
     """Compare the metric with both promises; a file of zeros must break one of them."""
     metric, known = checked.spec.metric, checked.reference.metric

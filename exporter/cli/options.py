@@ -23,6 +23,12 @@ if TYPE_CHECKING:  # a no-op must not import the manifest package and the planni
 _SHOWN = 4
 
 no_store_option = click.option("--no-store", is_flag=True, help="Neither read nor write the store.")
+weights_option = click.option(
+    "--weights",
+    type=click.Choice(["initial"]),
+    help="Use initial values where a file of weights that git ignores is missing. This proves the "
+    "export, not the numbers of the trained weights.",
+)
 root_option = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

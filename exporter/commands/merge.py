@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from exporter.api.gate_run import read_results
-from exporter.cli.options import root_option
+from exporter.cli.options import root_option, weights_option
 from exporter.cli.output.tables import make_summary, open_project
 from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
@@ -186,7 +186,8 @@ def _copy_model(source: Path, model_id: str, build_folder: BuildFolder) -> None:
     type=click.Path(exists=True, path_type=Path),
 )
 @root_option
-def merge(folders: tuple[Path, ...], root: Path) -> int:
+@weights_option
+def merge(folders: tuple[Path, ...], root: Path, weights: str | None) -> int:
     """Add the results of other machines, and write the tables.
 
     PATHS are the build folders of all parts of `export --shard`, with all cells of the manifests;
@@ -205,7 +206,7 @@ def merge(folders: tuple[Path, ...], root: Path) -> int:
             "then the files of `exporter verify --json`"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
-    manifest = open_project(root)
+    manifest = open_project(root, initial_weights=weights is not None)
     return _merge_verdicts(manifest, files) if files else _merge_folders(manifest, shards)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from exporter.api.gate_run import read_results
-from exporter.cli.options import root_option
+from exporter.cli.options import root_option, weights_option
 from exporter.cli.output.github import find_commit_url
 from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
@@ -45,9 +45,12 @@ from exporter.report.site import render_site
     help="Write a static site with the commit into this folder instead, for example for Pages.",
 )
 @click.option("--partial", is_flag=True, help="Write a site also if a cell has no result.")
-def report(root: Path, *, commits: bool, site: Path | None, partial: bool) -> int:
+@weights_option
+def report(
+    root: Path, *, commits: bool, site: Path | None, partial: bool, weights: str | None
+) -> int:
     """Write the tables and the pages of the models."""
-    manifest = open_project(root)
+    manifest = open_project(root, initial_weights=weights is not None)
     current = read_results(manifest)
     print_result_notes(current)
     run = current.run

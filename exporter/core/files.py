@@ -100,6 +100,15 @@ def leads_out_of_checkout(path: Path) -> bool:
     return checkout is not None and not Path(target).is_relative_to(os.path.realpath(checkout))
 
 
+def is_absent(path: Path) -> bool:
+    """Return whether a file, or the target of its link, is known not to exist."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
+
+
 def empty_regular_file(path: Path) -> None:
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))

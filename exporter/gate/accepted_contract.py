@@ -87,11 +87,13 @@ def describe_states(
 ) -> dict[str, AcceptedModel]:
     """Return the current state of each model, as the baseline stores it.
 
-    Without a file that has weights, their values are unknown and count as the accepted ones.
+    Without a file that has weights, their values are unknown and count as the accepted ones, and so
+    do initial values in place of a file of weights that is missing here.
     """
     initial = {record.cell.model for record in run.records if record.initial_weights}
     built = {each.cell.model for each in run.records if each.artifact and each.artifact.parameters}
     known = {model_id: each.weights for model_id, each in baseline.models.items()}
+    built -= {spec.id for spec in manifest.models if spec.lacks_weights}
     known |= {model_id: "initial" if model_id in initial else "loaded" for model_id in built}
     operators = list_operators(run)
     return {

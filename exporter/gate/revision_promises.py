@@ -47,6 +47,8 @@ from exporter.records.record import CellId
 ContractHashes: TypeAlias = Mapping[str, Mapping[tuple[FindingKind, str], str]]
 
 _NO_HASHES: ContractHashes = {}
+#: The beginning of the subject of a file of weights.
+WEIGHTS_FILE = "weights file "
 
 #: The settings of a project that its entries refer to.
 OF_DEVICES = {"devices", "environments", "job_environments"}
@@ -139,10 +141,12 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         yield kind, format_change(name, value, other)
     for change in _find_lost_sizes(old_spec, new_spec):
         yield FindingKind.RELAXED, change
-    for kind, name in sorted(old.hashes.keys() & new.hashes.keys()):
+    for kind, name in sorted(old.hashes):
         first = old.hashes[kind, name]
-        second = new.hashes[kind, name]
-        if first != second:
+        second = new.hashes.get((kind, name), first)
+        if new.spec.lacks_weights and name.startswith(WEIGHTS_FILE):
+            yield FindingKind.RELAXED, format_change(name, "in git", "missing")
+        elif first != second:
             yield kind, format_change(name, first[:_DIGITS], second[:_DIGITS])
 
 

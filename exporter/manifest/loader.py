@@ -62,6 +62,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "devices": project_settings.add_consumer_devices,
     "source": lambda entry: entry.check_source(("source",), entry.settings.source),
     "weights": sources.resolve_weights,
+    "lacks_weights": sources.lacks_weights,
     "weights_names": sources.resolve_weights_names,
     "weights_sha256": sources.resolve_weights_hash,
     "artifact": finished_sources.resolve_artifact,
@@ -240,10 +241,16 @@ class LoadedProject:
 
 
 def load_project(
-    root: Path, fallback_root: Path | None = None, *, keep_invalid: bool = False
+    root: Path,
+    fallback_root: Path | None = None,
+    *,
+    keep_invalid: bool = False,
+    initial_weights: bool = False,
 ) -> Manifest:
     """Return the manifest of a project; see `load_layers`."""
-    return load_layers(root, fallback_root, keep_invalid=keep_invalid).manifest
+    return load_layers(
+        root, fallback_root, keep_invalid=keep_invalid, initial_weights=initial_weights
+    ).manifest
 
 
 def load_settings(root: Path) -> Project:
@@ -265,6 +272,7 @@ def load_layers(
     *,
     keep_invalid: bool = False,
     manifests: str = "",
+    initial_weights: bool = False,
 ) -> LoadedProject:
     """Read `[tool.exporter]` of pyproject.toml and every manifest of the project.
 
@@ -274,6 +282,8 @@ def load_layers(
         keep_invalid: Return an invalid entry as a model with `problems`, and the problems of files
             in `Manifest.problems`, instead of an error.
         manifests: Another folder than that of the settings, for entries that are not written yet.
+        initial_weights: Accept a missing file of weights that git ignores; the model then keeps its
+            initial values, and its spec says so.
 
     Raises:
         ExporterError: MANIFEST, with every problem of every file. If `keep_invalid` is set: only if
@@ -297,6 +307,7 @@ def load_layers(
         fallback_root,
         devices=settings.project.device_names,
         pinned=project_settings.list_pinned_devices(settings.project.devices),
+        uses_initial_weights=initial_weights,
     )
     entries = _merge_entries(graph, settings, project)
     for file in files:

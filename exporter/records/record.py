@@ -82,6 +82,10 @@ UNPROVED_SETTINGS = "the tokens of `generate` with "
 EQUAL_VALUES = "other values at "
 #: The beginning of the note of a model with weights that were drawn and not loaded.
 INITIAL_WEIGHTS = "weights: initial values"
+#: In that note, before a file of weights that is missing here: `--weights initial`.
+IN_PLACE_OF = " in place of "
+#: What a result with such a note proves.
+INITIAL_PROOF = "proves the export, not the numbers of your trained weights"
 #: The first words of a note about variables of the shell that workers do not receive.
 WITHHELD_NOTE = "the model reads "
 #: The first words of a note about sizes or values that no sample proves.

@@ -186,7 +186,7 @@ def _compute_reference(
         **{
             key: compute(model, spec, inputs, job_folder, root)
             for key, compute in _REFERENCES.items()
-            if getattr(spec, key)
+            if getattr(spec, key) and not (key == "metric" and spec.lacks_weights)
         },
         "weights": weights,
         "weight_inputs": weight_inputs,
@@ -196,6 +196,8 @@ def _compute_reference(
             "": (
                 *silent,
                 *loaded.unproved,
+                *("the metric, which initial weights do not have",)
+                * bool(spec.metric and spec.lacks_weights),
                 *generation.list_unproved_settings(model),
                 *reference.unproved.get("", ()),
             ),

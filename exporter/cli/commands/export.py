@@ -19,6 +19,7 @@ from exporter.cli.options import (
     result_options,
     root_option,
     selection_options,
+    weights_option,
 )
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode
@@ -86,6 +87,7 @@ def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Sh
 @click.option("--force", is_flag=True, help="Also run cells that are up to date.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first model with a red cell.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
+@weights_option
 @no_store_option
 @click.option(
     "--build",
@@ -109,6 +111,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     force: bool,
     fail_fast: bool,
     thorough: bool,
+    weights: str | None,
     no_store: bool,
     build: Path | None,
     timings: bool,
@@ -125,7 +128,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     """
     started = time.monotonic()
     explain, timings = explain or verbose, timings or verbose
-    runs_cells = force or thorough or shard or build or watch
+    runs_cells = force or thorough or shard or build or watch or weights
     prints_other = dry_run or timings or stats or quiet
     if selection.is_everything and not runs_cells and not prints_other:
         summary = load_snapshot(root)
@@ -157,6 +160,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
             force=force,
             thorough=thorough,
             fail_fast=fail_fast,
+            initial_weights=weights is not None,
             use_store=not no_store,
             keeps_starter=watch,
             build=build,
@@ -164,7 +168,8 @@ def export(  # noqa: PLR0913 - one parameter for each option
         if watch:
             export_changes(root, options, starter, timings=timings)
         if dry_run:
-            show_plan(program.plan(open_project(root), options, os.environ))
+            manifest = open_project(root, initial_weights=options.initial_weights)
+            show_plan(program.plan(manifest, options, os.environ))
             return ExitCode.OK
         with observe_progress(explain=explain, quiet=quiet) as observer:
             result = program.export(root, options, observer, starter, os.environ)

@@ -9,7 +9,7 @@ from typing import IO
 import click
 
 from exporter.api import gate_run
-from exporter.cli.options import json_option, root_option
+from exporter.cli.options import json_option, root_option, weights_option
 from exporter.cli.output import github
 from exporter.cli.output.tables import open_project, print_result_notes, show_findings
 from exporter.cli.output.terminal import print_document, print_error
@@ -35,12 +35,20 @@ _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the bas
     type=click.File(encoding="utf-8"),
     help="The host's answer about the reviews of the pull request, as JSON; - for standard input.",
 )
+@weights_option
 @json_option(GateRows)
-def gate(root: Path, against: str | None, approvals: IO[str] | None, *, as_json: bool) -> int:
+def gate(
+    root: Path,
+    against: str | None,
+    approvals: IO[str] | None,
+    weights: str | None,
+    *,
+    as_json: bool,
+) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
     if approvals and against is None:
         raise ExporterError(ExitCode.MANIFEST, "--approvals: needs --against; add it")
-    manifest = open_project(root)
+    manifest = open_project(root, initial_weights=weights is not None)
     build = BuildFolder.from_project(manifest.project).path
     try:
         reviews = read_reviews(approvals) if approvals else None

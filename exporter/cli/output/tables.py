@@ -33,6 +33,8 @@ from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
     EQUAL_VALUES,
+    IN_PLACE_OF,
+    INITIAL_PROOF,
     NO_SETTING,
     TRACED_BRANCH,
     TRACED_NUMBERS,
@@ -254,13 +256,13 @@ if TYPE_CHECKING:  # most commands print only some of these tables
     from exporter.program import BuildPlan
 
 
-def open_project(root: Path) -> Manifest:
+def open_project(root: Path, *, initial_weights: bool = False) -> Manifest:
     """Return the manifest, and print its problems. The cells of an invalid entry are red.
 
     Raises:
         ExporterError: MANIFEST if no entry can be read.
     """
-    manifest = load_project(root, keep_invalid=True)
+    manifest = load_project(root, keep_invalid=True, initial_weights=initial_weights)
     print_file_problems(manifest)
     command = manifest.project.command.format("check")
     invalid = (
@@ -334,8 +336,14 @@ def format_initial_weights(records: Iterable[Record]) -> list[str]:
     for each in records:
         if each.initial_weights:
             models.setdefault(each.initial_weights, {})[each.cell.model] = None
-    end = "`weights` in an entry names trained ones"
-    return [f"{join_names([*names])}: weights: {text}; {end}" for text, names in models.items()]
+    ends = {
+        False: "`weights` in an entry names trained ones",
+        True: f"this {INITIAL_PROOF}",
+    }
+    return [
+        f"{join_names([*names])}: weights: {text}; {ends[IN_PLACE_OF in text]}"
+        for text, names in models.items()
+    ]
 
 
 def print_result_notes(current: Results) -> None:

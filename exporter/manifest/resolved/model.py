@@ -333,6 +333,9 @@ class ModelSpec(Keys):
     timeout: Annotated[float, DESCRIPTION, Field(gt=0, le=MAX_SECONDS)] = 600.0
     weights: Annotated[str, Key(gate="definition", shown=False)] = ""
     weights_names: Annotated[StateNames, Key(gate="definition", shown=False)] = StateNames()
+    lacks_weights: Annotated[bool, Key(gate="nothing", shown=False)] = False
+    """Whether the file `weights` is missing here and the model keeps its initial values, as
+    `--weights initial` allows."""
     # A cell has one opset and one device. Other opsets and devices do not change it.
     devices: Annotated[Items[DeviceName], Key(affects="nothing", gate="cell", shown=", ".join)]
     passes: Annotated[Items[FilePass], DEFINITION] = ()
@@ -365,6 +368,11 @@ class ModelSpec(Keys):
     def location(self) -> Location:
         """The place of the entry: `manifests/vision.toml:14`."""
         return Location(file=self.manifest, line=self.line)
+
+    @property
+    def weights_path(self) -> str:
+        """The file `weights`, relative to the project's root."""
+        return posixpath.normpath(posixpath.join(posixpath.dirname(self.manifest), self.weights))
 
     @property
     def weights_are_inputs(self) -> bool:

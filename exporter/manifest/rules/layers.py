@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location, Problem, suggest_nearest
-from exporter.core.files import TEXT_LIMIT, read_regular_file
+from exporter.core.files import TEXT_LIMIT, is_absent, read_regular_file
 from exporter.core.git import list_ignored_files
 from exporter.manifest.resolved.model import Bound, Expectation, Skip, Tolerance
 from exporter.manifest.schema.entry import (
@@ -79,6 +79,8 @@ class ProjectFacts:
     """The devices whose environment pins a release of ONNX Runtime."""
     files: set[Path] = field(default_factory=set)
     """Every existing file that an entry names."""
+    uses_initial_weights: bool = False
+    """Whether initial values replace a file of weights that git ignores and this machine lacks."""
     missing_files: dict[str, list[str]] = field(default_factory=dict)
     """The models of each data file that does not exist and that git ignores."""
     _modules: dict[Path, _ModuleNames | Problem] = field(default_factory=dict)
@@ -241,6 +243,15 @@ class EffectiveSettings:
         name = self._resolve_name(key_path, text, is_data=True)
         return self.relate(key_path, text) if name else text
 
+    def lacks_ignored_file(self, name: str) -> bool:
+        """Return whether no commit can have a file, relative to the root, and it is not here.
+
+        A file that git does not ignore is a wrong name or a forgotten commit. A folder in its place
+        or a file that cannot be read exists.
+        """
+        root = self.project.root
+        return is_absent(root / name) and bool(list_ignored_files(root, [name], {}))
+
     def list_folders(self) -> list[str]:
         """Return the folders in which the modules of a model are searched first."""
         return [str(self.project.root / self.own_layer.folder), str(self.project.root)]
@@ -271,7 +282,7 @@ class EffectiveSettings:
             names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
             if close := difflib.get_close_matches(file.stem, names, n=1):
                 hint = f"; did you mean '{close[0]}{file.suffix}'?"
-        if is_data and list_ignored_files(self.project.root, [name], {}):
+        if is_data and self.lacks_ignored_file(name):
             self.project.missing_files.setdefault(name, []).append(self.id)
             hint = f"; git ignores it, so fetch it first: see {UNTRACKED_SECTION}"
         self.add_problem(key_path, f"the file {quote(name)} does not exist{hint}")

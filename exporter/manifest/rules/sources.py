@@ -162,7 +162,20 @@ def resolve_weights(entry: EffectiveSettings) -> str:
         expected = f"expected a file with a suffix of {', '.join(_WEIGHTS)}"
         entry.add_problem(("weights",), f"{expected}, got {quote(text)}")
         return text
+    if lacks_weights(entry):
+        return entry.relate(("weights",), text)
     return entry.check_file(("weights",), text) if text else ""
+
+
+def lacks_weights(entry: EffectiveSettings) -> bool:
+    """Return whether initial values replace the file `weights`; see `ModelSpec.lacks_weights`."""
+    value = entry.settings.weights
+    text = value if isinstance(value, str) else value.file
+    if not entry.project.uses_initial_weights or not text.endswith(_WEIGHTS):
+        return False
+    name = posixpath.normpath(posixpath.join(entry.find_layer(("weights",)).folder, text))
+    is_inside = not name.startswith(("../", "/")) and "\\" not in text and ":" not in text
+    return is_inside and entry.lacks_ignored_file(name)
 
 
 def resolve_weights_names(entry: EffectiveSettings) -> StateNames:

@@ -141,6 +141,9 @@ class GateRows(FrozenModel):
     models: Items[ModelRow] = Field(description="The models that the branch changes.")
     packages: str = Field(description="The changed tools and the cells proved with them, or empty.")
     initial: Items[str] = Field(description="The models whose weights were drawn.")
+    replaced: dict[str, str] = Field(
+        description="Those with initial values in place of a missing file, which proves no numbers."
+    )
     stale_pages: str = Field(description="Why the committed pages are old, or empty.")
     accept_command: str = Field(description="Accepts all that is not worse, after an export.")
     next: str = Field(description="The next step if something is worse, or empty.")
@@ -184,10 +187,16 @@ def build_gate_rows(
         models=tuple(_build_model_row(model_id, current, facts) for model_id in changed),
         packages=_describe_packages(facts),
         initial=tuple(list_initial_models(facts.records.values())),
+        replaced=_list_replaced(facts),
         stale_pages=facts.stale_pages,
         accept_command=_format_update(pending, facts) if pending else "",
         next=_find_decision(worse, facts) if worse else "",
     )
+
+
+def _list_replaced(facts: GateFacts) -> dict[str, str]:
+    models = facts.manifest.models
+    return {spec.id: spec.weights_path for spec in models if spec.lacks_weights}
 
 
 #: For a comparison without a project: no owners, places, commands and decisions.
@@ -382,6 +391,8 @@ def _find_figures(cell: CellId, facts: GateFacts) -> tuple[Figures | None, Figur
     """Return the accepted figures of a cell, and the current ones."""
     accepted, record = facts.accepted.get(cell), facts.records.get(cell)
     new = extract_outcome(record).figures if record else None
+    if new and cell.model in _list_replaced(facts):  # an error of other weights
+        new = new.model_copy(update={"error": None, "largest_error": None})
     return accepted.figures if accepted else None, new
 
 
@@ -493,8 +504,11 @@ def _format_verdict(
     if facts.manifest.problems:
         text = "Blocks the merge: the models of a manifest file are unknown"
     cells = pluralize(len(facts.promised), "cell")
+    replaced = len(_list_replaced(facts))
+    of_models = pluralize(len(facts.manifest.models), "model")
+    of_models += f", {replaced} with initial weights" if replaced else ""
     numbers = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{text} · {cells} of {pluralize(len(facts.manifest.models), 'model')}: {numbers}"
+    return f"{text} · {cells} of {of_models}: {numbers}"
 
 
 def _describe_packages(facts: GateFacts) -> str:

@@ -29,7 +29,7 @@ from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.python_source import suggest_module
 from exporter.manifest.syntax.values import find_next_position
-from exporter.records.record import Stage, Status
+from exporter.records.record import IN_PLACE_OF, Stage, Status
 from exporter.runtimes.session import Array
 from exporter.worker.dependencies.source_files import Group, classify_path
 from exporter.worker.model import captured_models
@@ -48,7 +48,7 @@ from exporter.worker.process.setup import seed_generators
 
 def require_hash(spec: ModelSpec, folder: Path) -> None:
     """Compare the file with the hash in the manifest, before any code of the model runs."""
-    if not spec.weights_sha256:
+    if not spec.weights_sha256 or spec.lacks_weights:
         return
     file = spec.weights or spec.source  # a saved model contains its weights
     actual = hash_source(folder / file)
@@ -94,7 +94,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
                 Stage.SOURCE,
                 f"{spec.source} gave a {type(model).__name__}, expected a torch.nn.Module",
             )
-        if spec.weights:
+        if spec.weights and not spec.lacks_weights:
             load_weights(model, spec, folder)
         loaded = prepare_module(model, spec, torch_device)
         store(loaded)
@@ -264,7 +264,7 @@ class LoadedModel:
     """The weights that have one initial value each, which hides a part of the model."""
     initial: str = ""
     """` of seed 0` if its weights have the values they were drawn with, `: head.weight` if some do,
-    else ""."""
+    ` in place of checkpoints/net.pt` if that file is missing here, else ""."""
 
 
 def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
@@ -298,7 +298,9 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     reason = "the process of the second build ended early, or has threads or uses a GPU"
     unproved = (f"the same weights in each build: {reason}",) if other is None else ()
     initial = ""
-    if other_seed is not None:
+    if spec.lacks_weights:
+        initial = f"{IN_PLACE_OF}{spec.weights_path}"
+    elif other_seed is not None:
         initial = _describe_initial_weights(model, first, other_seed, spec.seed)
     return LoadedModel(
         model=model,

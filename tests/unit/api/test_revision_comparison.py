@@ -362,6 +362,18 @@ def test_a_data_file_with_another_content_is_a_warning() -> None:
     assert findings[0].before == f"content of {path}: 111111111111"
 
 
+def test_initial_weights_in_place_of_a_file_that_the_revision_has_are_weaker() -> None:
+    """A branch that removes and ignores its weights would pass with `--weights initial`."""
+    accepted = make_manifest(make_spec(weights="a.pt"))
+    branch = make_manifest(make_spec(weights="a.pt", lacks_weights=True))
+    key = (FindingKind.REDEFINED, "weights file manifests/a.pt")
+    hashes = {accepted.models[0].id: {key: "1" * 64}}
+    assert find_contract_changes(accepted, branch) == ()
+    findings = find_contract_changes(accepted, branch, hashes)
+    assert {each.kind for each in findings} == {FindingKind.RELAXED}
+    assert findings[0].after == "weights file manifests/a.pt: missing"
+
+
 def test_a_message_has_the_key_and_both_values() -> None:
     (one, _) = find_changes({"ir_version": 8}, {"ir_version": 9})
     assert (one.before, one.after) == ("ir_version: 8", "ir_version: 9")

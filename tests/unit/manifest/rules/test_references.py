@@ -8,6 +8,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
+from tests.integration.project import run_git
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 
 
@@ -80,3 +81,32 @@ def test_a_warning_in_a_source_is_ignored(tmp_path: Path) -> None:
 def test_a_name_too_long_for_a_file(tmp_path: Path) -> None:
     with pytest.raises(ExporterError, match="does not exist"):
         _source(tmp_path, f"{'x' * 5000}.py:Net")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_replaced"),
+    [
+        ("absent.pt", True),
+        ("dangling.pt", True),
+        *((name, False) for name in ("garbage.pt", "folder.pt", "loop.pt", "behind.pt/net.pt")),
+        *((name, False) for name in ("tracked.bin", "../../../outside.pt", "absent.onnx")),
+    ],
+)
+def test_initial_weights_replace_only_a_missing_file_that_git_ignores(
+    tmp_path: Path, name: str, *, is_replaced: bool
+) -> None:
+    root = tmp_path / "project"
+    entry = f'[models.net]\nweights = "../weights/{name}"\n{ENTRY}'
+    make_project(root, {"manifests/net.toml": f"format = 1\n{entry}"})
+    run_git(root, "init", "-q")
+    (root / ".gitignore").write_text("weights/*.pt\n")
+    (root / "weights/folder.pt").mkdir(parents=True)
+    for file in ("garbage.pt", "behind.pt"):
+        (root / "weights" / file).write_text("half of a download")
+    (root / "weights/dangling.pt").symlink_to("/nowhere/net.pt")
+    (root / "weights/loop.pt").symlink_to("loop.pt")
+    (spec,) = load_project(root, keep_invalid=True, initial_weights=True).models
+    assert spec.lacks_weights is is_replaced
+    assert bool(spec.problems) is (not is_replaced and name != "garbage.pt")
+    (spec,) = load_project(root, keep_invalid=True).models
+    assert bool(spec.problems) is (name != "garbage.pt")
