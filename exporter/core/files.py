@@ -109,6 +109,17 @@ def is_absent(path: Path) -> bool:
     return False
 
 
+def require_inside_checkout(path: Path) -> None:
+    """Raise an error if links lead from a path in a repository of git to one outside of it.
+
+    Raises:
+        ExporterError: ENVIRONMENT.
+    """
+    if leads_out_of_checkout(path):
+        message = f"{path}: a symlink leads out of the repository; replace it by a folder or file"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+
 def empty_regular_file(path: Path) -> None:
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))

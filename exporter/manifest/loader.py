@@ -224,7 +224,7 @@ _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begin
 #: Names in the build folder that are not folders of models.
 RESERVED_IDS = frozenset(
     {"results.json", "stamps.json", "reports.json", "untouched.json", "shard.json"}
-    | {"source-stamps.json"}
+    | {"source-stamps.json", "store.json"}
     | {"gate.md", "comment.md", "repro"}
 )
 

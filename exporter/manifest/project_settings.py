@@ -237,7 +237,8 @@ def _require_own_folders(project: Project) -> None:
     Raises:
         ExporterError: MANIFEST.
     """
-    for name in (project.manifests, project.reports, project.templates):
+    baseline = f"{project.reports}/baseline"  # `exporter baseline` writes it and removes files
+    for name in (project.manifests, project.reports, baseline, project.templates):
         if leads_out_of_checkout(Path(project.root) / name):
             problem = "is a symlink out of the repository; copy the folder"
             raise ExporterError(ExitCode.MANIFEST, f"{name}: {problem}")

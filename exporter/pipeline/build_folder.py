@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NoReturn
 
 from filelock import FileLock, Timeout
 
@@ -43,6 +45,8 @@ from exporter.records.record import CellId, Record, Status
 
 #: In the build folder. A model ID cannot start with a dot.
 PARTS_FOLDER = ".toolchains"
+#: The hidden files of a build folder, beside the folders of its runs.
+_OWN_FILES = frozenset({".gitignore", ".lock", ".committed.lock"})
 #: Seconds that a command waits for another one, which takes a second if no person reviews.
 _PATIENCE = 30.0
 
@@ -108,17 +112,12 @@ class BuildFolder:
             ExporterError: ENVIRONMENT, if another run has the lock, a symlink or a file has the
                 path of a folder, or a file of another program has the name of one of an export.
         """
-        _refuse_symlink(self.path)
-        make_accessible(self.path, is_recursive=False)
-        self._refuse_other_files()
+        self._claim()
         # Each model's folder and records; the rest follows when it is replaced.
-        if self.path.is_dir():
-            for path in self.path.iterdir():
-                if not path.is_symlink():
-                    make_accessible(path, is_recursive=False)
-                    make_accessible(JobFolder(path).records, is_recursive=False)
-        is_new = not self.path.exists()
-        self._create()
+        for path in self.path.iterdir():
+            if not path.is_symlink():
+                make_accessible(path, is_recursive=False)
+                make_accessible(JobFolder(path).records, is_recursive=False)
         lock = FileLock(self.path / ".lock", timeout=0)
         try:
             lock.acquire()
@@ -130,22 +129,48 @@ class BuildFolder:
             message = f"{path}: cannot be locked: {error.strerror}{describe_owner(path)}"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
-            if is_new:  # a project without `init` has no line for git
-                write_text(self.path / ".gitignore", "*\n")
             remove_unfinished_files(self.path)
             self.remove_misplaced_folders()  # only empty ones exist
-            _refuse_symlink(self._private)
-            _refuse_symlink(self._killed)
+            for path in self.private_paths:
+                _refuse_symlink(path)
+                if os.path.lexists(path) and not path.is_dir():
+                    _refuse_other(path)
             self._keep_killed_runs()
-            self._private.mkdir()
+            self._private.mkdir(exist_ok=True)
             try:
                 yield
             except BaseException:  # keep finished cells
                 self._keep_killed_runs()
                 raise
-            remove_folder(self._private)
+            _remove_private_folders(self._private)
         finally:
             lock.release()
+
+    def write_page(self, name: str, page: str) -> None:
+        """Write a page beside the results, which need not exist.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if it cannot be written, or would replace a file of another
+                program.
+        """
+        self._claim()
+        try:
+            (self.path / ".lock").open("x").close()  # the sign of a folder of this program
+        except OSError as error:
+            if not isinstance(error, FileExistsError):
+                message = f"{self.path}: cannot be written: {error.strerror}"
+                raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+        write_text(self.path / name, page)
+
+    def _claim(self) -> None:
+        """Create the folder, or raise an error if it is none of this program."""
+        _refuse_symlink(self.path)
+        make_accessible(self.path, is_recursive=False)
+        self._refuse_other_files()
+        is_new = not self.path.exists()
+        self._create()
+        if is_new:  # a project without `init` has no line for git
+            write_text(self.path / ".gitignore", "*\n")
 
     @contextmanager
     def lock_committed_files(self) -> Iterator[None]:
@@ -194,9 +219,7 @@ class BuildFolder:
             is_misplaced = bool(path.suffix) and path.is_dir() and not path.is_symlink()
             if any(path.iterdir()) if is_misplaced else not is_known and os.path.lexists(path):
                 _refuse_symlink(path)
-                fix = "move it away, or name another folder as `build` in [tool.exporter]"
-                message = f"{path}: was not written by an export; {fix}"
-                raise ExporterError(ExitCode.ENVIRONMENT, message)
+                _refuse_other(path)
 
     def require_written(self, cells: Iterable[CellId]) -> None:
         """Raise an error if the folder of a model contains a file that no export wrote.
@@ -224,9 +247,15 @@ class BuildFolder:
         if folder.parent.parent != self.path or not folder.parent.name.startswith("."):
             return None
         part = BuildFolder(folder)
-        paths = (path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
-        others = (part.find_foreign_path(p) for p in paths if p.name not in RESERVED_IDS)
-        return next(filter(None, others), None)
+        paths = (path for path in sorted(folder.iterdir()) if path.name not in RESERVED_IDS)
+        return next(filter(None, map(part._find_foreign_inside, paths)), None)
+
+    def _find_foreign_inside(self, path: Path) -> Path | None:
+        """Return the first path that no export wrote, at or below a path in the folder."""
+        if path in self.private_paths and path.is_dir() and not path.is_symlink():
+            return next((each for each in path.iterdir() if not _is_private_folder(each)), None)
+        is_own = path.name in _OWN_FILES and path.is_file() and not path.is_symlink()
+        return None if is_own else self.find_foreign_path(path)
 
     def remove_misplaced_folders(self) -> None:
         """Remove folders that a model created in this run in place of files of the program."""
@@ -237,11 +266,11 @@ class BuildFolder:
     def list_abandoned(self) -> list[Path]:
         if not self._killed.is_dir():
             return []
-        folders = [path for path in self._killed.iterdir() if not path.is_symlink()]
+        folders = [path for path in self._killed.iterdir() if _is_private_folder(path)]
         return sorted(folders, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
     def remove_abandoned(self) -> None:
-        remove_folder(self._killed)
+        _remove_private_folders(self._killed)
 
     def _keep_killed_runs(self) -> None:
         """Keep private folders with finished cells, and folders that were being replaced."""
@@ -252,11 +281,11 @@ class BuildFolder:
             return
         make_accessible(self._private)
         make_accessible(self._killed)
-        for path in self._private.iterdir():
+        for path in filter(_is_private_folder, self._private.iterdir()):
             if any(path.glob("records/*.json")) or any(path.glob("*/records/*.json")):
                 self._killed.mkdir(exist_ok=True)
                 path.rename(self._killed / path.name)
-        remove_folder(self._private)
+        _remove_private_folders(self._private)
 
     def create_folder(self, model_id: str) -> JobFolder:
         """Create a private folder.
@@ -299,10 +328,35 @@ class BuildFolder:
         remove_folder(old)
 
 
+#: The names that `tempfile.mkdtemp` gives to the folders of jobs and of replaced models.
+_PRIVATE_NAME = re.compile(r".+-[a-z0-9_]{8}(\.tmp)?")
+
+
+def _is_private_folder(path: Path) -> bool:
+    is_folder = path.is_dir() and not path.is_symlink()
+    return is_folder and _PRIVATE_NAME.fullmatch(path.name) is not None
+
+
+def _remove_private_folders(folder: Path) -> None:
+    """Remove the folders of a run, and the folder of them if nothing of a person is in it."""
+    make_accessible(folder)
+    if folder.is_dir():
+        for path in filter(_is_private_folder, [*folder.iterdir()]):
+            remove_folder(path)
+        with suppress(OSError):  # files of the user stay
+            folder.rmdir()
+
+
 def _refuse_symlink(path: Path) -> None:
     if path.is_symlink():
         message = f"{path.name}: is a symlink; remove it: build output is not written through one"
         raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+
+def _refuse_other(path: Path) -> NoReturn:
+    fix = "move it away, or name another folder as `build` in [tool.exporter]"
+    message = f"{path}: was not written by an export; {fix}"
+    raise ExporterError(ExitCode.ENVIRONMENT, message)
 
 
 class FolderRecords:

@@ -49,7 +49,7 @@ def gate(
     if approvals and against is None:
         raise ExporterError(ExitCode.MANIFEST, "--approvals: needs --against; add it")
     manifest = open_project(root, initial_weights=weights is not None)
-    build = BuildFolder.from_project(manifest.project).path
+    build = BuildFolder.from_project(manifest.project)
     try:
         reviews = read_reviews(approvals) if approvals else None
         result = gate_run.gate(manifest, os.environ, against, reviews)

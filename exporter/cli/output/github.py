@@ -19,9 +19,9 @@ import click
 from exporter.api.gate_run import GateResult
 from exporter.cli.output.terminal import print_error
 from exporter.core.errors import ExporterError, Location, Problem
-from exporter.core.files import write_text
 from exporter.core.text import join_lines
 from exporter.gate.finding import GateFinding
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.formats import escape_inline
 from exporter.report.rows.gate_rows import build_finding_rows
 
@@ -171,12 +171,12 @@ def describe_gate(result: GateResult) -> Iterator[Annotation]:
         )
 
 
-def write_pages(build_path: Path, page: str) -> None:
+def write_pages(build_folder: BuildFolder, page: str) -> None:
     """Write the page, and the form of it that fits into a comment of a pull request."""
     try:
-        write_text(build_path / "gate.md", page)
-        write_text(build_path / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
-    except ExporterError as error:  # the checkout is read-only
+        build_folder.write_page("gate.md", page)
+        build_folder.write_page("comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+    except ExporterError as error:  # such as a checkout that is read-only
         print_error(f"warning: {error}; the verdict is not written to a page")
 
 

@@ -37,7 +37,7 @@ from exporter.commands.recording.sources import (
     name_option,
 )
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import copy_file
+from exporter.core.files import copy_file, require_inside_checkout
 from exporter.core.text import join_lines, pluralize
 from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
 from exporter.manifest import ModelSpec, load_project
@@ -235,6 +235,7 @@ def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, 
         print_line(f"{verb} {change.path.relative_to(project.root).as_posix()}")
     if prepared.captured:
         recorded, path = prepared.captured
+        require_inside_checkout(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         copy_file(recorded, part)

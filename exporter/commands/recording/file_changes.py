@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import TEXT_LIMIT, read_regular_file, write_text
+from exporter.core.files import (
+    TEXT_LIMIT,
+    read_regular_file,
+    require_inside_checkout,
+    write_text,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +37,13 @@ def read_text(path: Path) -> str | None:
     """Return the text of a file of the user, or None if it does not exist.
 
     Raises:
-        ExporterError: ENVIRONMENT if it cannot be read, or is a symlink, which a change would
-            replace; MANIFEST if it is no text.
+        ExporterError: ENVIRONMENT if it cannot be read, is a symlink, which a change would
+            replace, or is in a folder out of the repository; MANIFEST if it is no text.
     """
     if path.is_symlink():
         message = f"{path}: is a symlink; replace it by a file, and run the command again"
         raise ExporterError(ExitCode.ENVIRONMENT, message)
+    require_inside_checkout(path)
     try:
         return read_regular_file(path, TEXT_LIMIT).decode("utf-8")
     except FileNotFoundError:

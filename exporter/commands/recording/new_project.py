@@ -11,6 +11,7 @@ from pathlib import Path
 
 from exporter.commands.recording.file_changes import FileChange, read_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import require_inside_checkout
 from exporter.core.text import find_origin, format_requirement
 from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table, read_toml_text
 from exporter.report.pages.templates import render_script
@@ -51,6 +52,7 @@ def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> Ne
     folder = (find_settings(table)[0] or {}).get("manifests", "manifests")
     is_package = "project" in table
     changes, notes = [settings], []
+    require_inside_checkout(root / folder)
     if not any((root / folder).rglob("*.toml")):
         for path in (root / folder / "example.toml", root / folder / "models" / "example.py"):
             before = read_text(path)

@@ -19,7 +19,7 @@ from exporter.commands.publish.published_folder import (
     read_contract,
 )
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import find_files, hash_file
+from exporter.core.files import find_files, hash_file, require_inside_checkout
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.system import IS_LINUX, describe_platform, measure_memory
 from exporter.core.text import join_lines
@@ -108,7 +108,9 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
 
     Raises:
         ExporterError: NOTHING_SELECTED if there is none.
+            ENVIRONMENT if the folder is a link out of the repository; see `require_own_folder`.
     """
+    require_own_folder(path)
     if not path.exists():
         raise ExporterError(
             ExitCode.NOTHING_SELECTED, f"{path}: does not exist; name a published folder or a file"
@@ -126,6 +128,15 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
         message = f"{path}: contains no folder of `exporter publish` (with {MARKER}); {fix}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return folders
+
+
+def require_own_folder(path: Path) -> None:
+    """Raise an error if a folder is a link out of the repository, before it is searched.
+
+    With `dist -> /`, which git can store, all folders of the machine would be searched.
+    """
+    if path.is_dir():
+        require_inside_checkout(path)
 
 
 def read_opset(path: Path, environment: Mapping[str, str]) -> int:

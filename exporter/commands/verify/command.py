@@ -30,6 +30,7 @@ from exporter.commands.verify.client import (
     describe_machine,
     list_published_folders,
     read_opset,
+    require_own_folder,
     verify_folders,
     verify_pairs,
 )
@@ -199,6 +200,7 @@ def verify(
 def _find_other_paths(paths: Sequence[Path], *, has_tokens: bool) -> Iterator[Problem]:
     """Yield a problem for each path that is no file, and no folder whose tokens are compared."""
     for path in paths:
+        require_own_folder(path)
         folders = [config.parent for config in find_files(path, GENAI_CONFIG)]
         if path.is_file() or (has_tokens and path in folders):
             continue

@@ -7,15 +7,18 @@ done it.
 
 from __future__ import annotations
 
+import os
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
+from exporter.core.files import TEXT_LIMIT, leads_out_of_checkout, read_regular_file
 from exporter.core.text import (
     DEFAULT_COMMAND,
     find_packaged_folder,
@@ -59,7 +62,7 @@ def preload(name: str, folder: Path, style: Style, command: str) -> None:
     """Compile a template; `render` reports its errors later."""
     import jinja2
 
-    with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
+    with suppress(jinja2.TemplateError, ExporterError, UnicodeDecodeError):
         _create_environment(folder, style, command).get_template(name + _SUFFIX)
 
 
@@ -80,14 +83,45 @@ def read_template_file(name: str, folder: Path | None) -> str:
     Raises:
         ExporterError: MANIFEST, if the file is no text.
     """
-    import jinja2
-
-    environment = _create_environment(folder)
     try:
-        return jinja2.FileSystemLoader(_list_folders(folder)).get_source(environment, name)[0]
-    except (jinja2.TemplateNotFound, UnicodeDecodeError) as error:
+        found = _read_file(folder, name)
+    except UnicodeDecodeError:
+        found = None
+    if found is None:
         problem = Problem(message="cannot be read as text", location=Location(file=name))
-        raise ExporterError(ExitCode.MANIFEST, [problem]) from error
+        raise ExporterError(ExitCode.MANIFEST, [problem])
+    return found[0]
+
+
+def _read_file(folder: Path | None, name: str) -> tuple[str, str] | None:
+    """Return the text and the path of a file of the template folders, or None if there is none.
+
+    Raises:
+        ExporterError: MANIFEST, if it is a pipe or a device, or a link out of the repository: a
+            page would show a file of this machine.
+    """
+    if ".." in PurePath(name).parts or PurePath(name).is_absolute():
+        return None
+    for path in (each / name for each in _list_folders(folder)):
+        if not os.path.lexists(path) or path.is_dir():
+            continue
+        text = "is a symlink out of the repository; copy the file"
+        try:
+            if not leads_out_of_checkout(path):
+                content = read_regular_file(path, TEXT_LIMIT, may_be_link=True)
+                return content.decode().replace("\r\n", "\n").replace("\r", "\n"), str(path)
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}"
+        problem = Problem(message=text, location=Location(file=str(path)))
+        raise ExporterError(ExitCode.MANIFEST, [problem])
+    return None
+
+
+def _stat(path: str) -> tuple[int, ...]:
+    with suppress(OSError):
+        state = os.stat(path)  # noqa: PTH116 - for each page and each template
+        return state.st_mtime_ns, state.st_size, state.st_ino
+    return ()
 
 
 def _clean_text(value: object) -> object:
@@ -112,6 +146,8 @@ def _render(environment: jinja2.Environment, name: str, values: dict[str, object
 
     try:
         return environment.get_template(name + _SUFFIX).render(values)
+    except ExporterError:
+        raise
     except Exception as error:
         location = _find_location(error, name + _SUFFIX)
         if location is None:
@@ -129,8 +165,15 @@ def _create_environment(
 ) -> jinja2.Environment:
     import jinja2
 
+    def load(name: str) -> tuple[str, str, Callable[[], bool]] | None:
+        found = _read_file(folder, name)
+        if found is None:
+            return None
+        state = _stat(found[1])
+        return (*found, lambda: _stat(found[1]) == state)
+
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_list_folders(folder)),
+        loader=jinja2.FunctionLoader(load),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         finalize=formats.escape_inline,

@@ -238,13 +238,14 @@ def test_the_last_key_is_rejected(tmp_path: Path, table: str, keys: str, message
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["manifests", "reports", "templates"])
+@pytest.mark.parametrize("name", ["manifests", "reports", "reports/baseline", "templates"])
 def test_a_folder_that_is_a_link_out_of_the_repository_is_refused(
     tmp_path: Path, name: str
 ) -> None:
     root = make_project(tmp_path / "project", {"manifests/net.toml": NET})
     other = tmp_path / "other"
     (root / name).rename(other) if (root / name).exists() else other.mkdir()
+    (root / name).parent.mkdir(exist_ok=True)
     (root / name).symlink_to(other)
     load_project(root)  # without git, the link is the only copy
     (root / ".git").mkdir()
@@ -252,5 +253,5 @@ def test_a_folder_that_is_a_link_out_of_the_repository_is_refused(
         load_project(root)
     other.rename(root / "inside")
     (root / name).unlink()
-    (root / name).symlink_to("inside")
+    (root / name).symlink_to(root / "inside")
     load_project(root)

@@ -53,16 +53,78 @@ def test_a_second_run_is_refused_while_one_has_the_lock(tmp_path: Path) -> None:
 
 
 def test_folders_of_a_killed_run_with_records_are_kept(tmp_path: Path) -> None:
-    for name in ("tiny-abc/18.onnx", "tiny-def/records/18.cpu.json"):
+    for name in ("tiny-abcdefgh/18.onnx", "tiny-ijklmnop/records/18.cpu.json"):
         left = tmp_path / ".work" / name
         left.parent.mkdir(parents=True)
         left.write_text("half")
     (tmp_path / ".lock").touch()
     build = BuildFolder(tmp_path)
     with build.lock():
-        assert [path.name for path in build.list_abandoned()] == ["tiny-def"]
+        assert [path.name for path in build.list_abandoned()] == ["tiny-ijklmnop"]
         build.remove_abandoned()
         assert build.list_abandoned() == []
+
+
+@pytest.mark.parametrize("folder", [".work", ".killed"])
+@pytest.mark.parametrize("name", ["notes.txt", "mine/notes.txt", "mine/records/18.cpu.json"])
+def test_files_of_the_user_in_a_hidden_folder_stay(tmp_path: Path, folder: str, name: str) -> None:
+    (tmp_path / ".lock").touch()
+    notes = tmp_path / folder / name
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    build = BuildFolder(tmp_path)
+    for _ in range(2):
+        with suppress(KeyboardInterrupt), build.lock():
+            assert build.list_abandoned() == []
+            build.remove_abandoned()
+            build.create_folder("tiny").records.mkdir()
+            raise KeyboardInterrupt
+        assert notes.read_text() == "mine"
+        assert not [*tmp_path.glob(".work/tiny-*")]
+
+
+@pytest.mark.parametrize("name", [".work", ".killed"])
+def test_a_file_in_place_of_a_hidden_folder_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / name).write_text("mine")
+    build = BuildFolder(tmp_path)
+    with pytest.raises(ExporterError, match=f"{name}: was not written by an export"), build.lock():
+        pass
+    assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [".work/notes", ".hidden", ".notes/mine", "notes", ".lock/mine"])
+def test_a_part_with_a_file_of_the_user_is_no_garbage(tmp_path: Path, name: str) -> None:
+    build = BuildFolder(tmp_path)
+    part = build.get_part("old")
+    with part.lock():
+        part.replace_model("tiny", part.create_folder("tiny"))
+    assert build.find_foreign_path(part.path) is None
+    if name.startswith(".lock"):
+        (part.path / ".lock").unlink()
+    (part.path / name).parent.mkdir(exist_ok=True)
+    (part.path / name).write_text("mine")
+    found = build.find_foreign_path(part.path)
+    assert found is not None
+    assert found.is_relative_to(part.path)
+
+
+def test_a_page_that_is_written_first_blocks_no_export(tmp_path: Path) -> None:
+    build = BuildFolder(tmp_path / "build")
+    build.write_page("gate.md", "no results yet")
+    assert {path.name for path in build.path.iterdir()} == {".gitignore", ".lock", "gate.md"}
+    with build.lock():
+        build.create_folder("tiny")
+    build.write_page("gate.md", "green")
+    assert (build.path / "gate.md").read_text() == "green"
+
+
+def test_a_page_replaces_no_file_of_another_program(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("mine")
+    with pytest.raises(ExporterError, match=r"gate\.md: was not written by an export"):
+        BuildFolder(tmp_path).write_page("gate.md", "green")
+    assert [path.name for path in tmp_path.iterdir()] == ["gate.md"]
+    assert (tmp_path / "gate.md").read_text() == "mine"
 
 
 def test_a_new_folder_replaces_all_files_of_a_model(tmp_path: Path) -> None:
@@ -273,15 +335,16 @@ def test_other_files_with_the_names_of_private_ones(tmp_path: Path, name: str, k
     else:
         path.symlink_to(elsewhere)
     bad = {(".lock", "folder"), (".lock", "link"), (".work", "link"), (".killed", "link")}
+    bad |= {(".work", "file"), (".killed", "file")}
     if name != ".lock" and (name, kind) != ("shard.json", "folder"):  # an empty folder is no loss
         with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|was not written)"):
             lock_and_leave(build)
         assert not (build / ".lock").exists()
         (build / ".lock").touch()  # from here on the names are those of exports
     if (name, kind) in bad:
-        with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|cannot be)"):
+        with pytest.raises(ExporterError, match=rf"{name}: (is a symlink|cannot be|was not)"):
             lock_and_leave(build)
-        assert path.is_symlink() or path.is_dir()
+        assert os.path.lexists(path)
     else:
         lock_and_leave(build)
         lock_and_leave(build)
@@ -344,8 +407,8 @@ def root() -> Iterator[Path]:
 
 def leftover(build: Path) -> None:
     for name in (".work", ".killed"):
-        (build / name / "tiny-abc/inner").mkdir(parents=True)
-        (build / name / "tiny-abc/inner").chmod(0)
+        (build / name / "tiny-abcdefgh/inner").mkdir(parents=True)
+        (build / name / "tiny-abcdefgh/inner").chmod(0)
         (build / name).chmod(0)
 
 
@@ -402,7 +465,7 @@ def test_the_doctor_finds_inaccessible_files(root: Path) -> None:
 
 def test_a_job_folder_of_a_worker_with_another_umask_is_repaired(root: Path) -> None:
     with ordinary_user():
-        folder = JobFolder(root / "tiny-abc")
+        folder = JobFolder(root / "tiny-abcdefgh")
         for path in (folder.path, folder.records, folder.log(None).parent):
             path.mkdir()
         folder.log(None).write_text("text")
@@ -444,7 +507,7 @@ def test_nested_folders_of_a_model_end_no_export(root: Path) -> None:
 
 
 def test_nested_folders_of_a_model_are_removed(root: Path) -> None:
-    folder = JobFolder(root / "tiny-abc")
+    folder = JobFolder(root / "tiny-abcdefgh")
     nest(folder.path)
     nest(folder.path / "test_data_set_0", "n", 1100)  # Python cannot remove them
     repair_folder(folder)
@@ -455,9 +518,9 @@ def test_nested_folders_of_a_model_are_removed(root: Path) -> None:
 
 
 def leftover_of_root(build: Path) -> Path:
-    (build / ".work/tiny-abc").mkdir(parents=True)
-    (build / ".work/tiny-abc/file").touch()
-    return build / ".work/tiny-abc/file"
+    (build / ".work/tiny-abcdefgh").mkdir(parents=True)
+    (build / ".work/tiny-abcdefgh/file").touch()
+    return build / ".work/tiny-abcdefgh/file"
 
 
 def model_of_root(build: Path) -> Path:

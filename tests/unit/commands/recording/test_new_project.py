@@ -224,3 +224,19 @@ def test_gitlab_reads_only_the_file_at_the_root_of_a_repository(
     assert not prepare_project(folders[0], ci="gitlab").notes
     (note,) = prepare_project(folders[1], ci="gitlab").notes
     assert "docs/ci.md, section GitLab, has the jobs to add, with `cd packages/text`" in note
+
+
+@pytest.mark.parametrize("name", [".github", ".github/workflows", "manifests"])
+def test_no_file_is_written_through_a_link_out_of_the_repository(tmp_path: Path, name: str) -> None:
+    root, other = tmp_path / "project", tmp_path / "other"
+    (root / ".git").mkdir(parents=True)
+    other.mkdir()
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).symlink_to(other)
+    with pytest.raises(ExporterError, match="a symlink leads out of the repository; replace it"):
+        prepare(root)
+    (root / name).unlink()
+    (root / name).symlink_to(root / "inside")
+    (root / "inside").mkdir()
+    apply_changes(prepare(root).changes)
+    assert [*other.iterdir()] == []

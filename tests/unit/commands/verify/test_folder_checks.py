@@ -38,7 +38,7 @@ from exporter.commands.verify.client import (
     verify_folders,
 )
 from exporter.commands.verify.command import _print_verdict
-from exporter.core.errors import ExitCode
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate.verify_report import DeviceVerdict, FolderVerdict
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.processes.child_call import MEMORY
@@ -571,3 +571,27 @@ def test_an_unexpected_exception_is_the_verdict_of_its_folder(
     (found,) = verify_folders([PublishedFile(folder=publish(tmp_path / "net"))], options)
     assert found.verdict.status is Status.ERROR
     assert found.verdict.message == "the folder cannot be proved: tuple index out of range"
+
+
+def test_a_link_out_of_the_repository_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project/.git").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    Path("dist").symlink_to(tmp_path / "other")
+    Path("net.onnx").touch()
+    for arguments in (
+        ["dist"],
+        ["net.onnx", "--reference", "dist"],
+        ["dist", "--entry", "net"],
+        ["dist", "--reference", "net.onnx"],
+    ):
+        result = CliRunner().invoke(exporter, ["verify", *arguments])
+        assert isinstance(result.exception, ExporterError), arguments
+        assert str(result.exception).startswith("dist: a symlink leads out of the repository;")
+    Path("dist").unlink()
+    Path("inside").mkdir()
+    Path("dist").symlink_to("inside")
+    result = CliRunner().invoke(exporter, ["verify", "dist"])
+    assert "contains no folder of `exporter publish`" in str(result.exception)
