@@ -84,13 +84,13 @@ def read_template_file(name: str, folder: Path | None) -> str:
         ExporterError: MANIFEST, if the file is no text.
     """
     try:
-        found = _read_file(folder, name)
+        source = _read_file(folder, name)
     except UnicodeDecodeError:
-        found = None
-    if found is None:
+        source = None
+    if source is None:
         problem = Problem(message="cannot be read as text", location=Location(file=name))
         raise ExporterError(ExitCode.MANIFEST, [problem])
-    return found[0]
+    return source[0]
 
 
 def _read_file(folder: Path | None, name: str) -> tuple[str, str] | None:
@@ -166,11 +166,11 @@ def _create_environment(
     import jinja2
 
     def load(name: str) -> tuple[str, str, Callable[[], bool]] | None:
-        found = _read_file(folder, name)
-        if found is None:
+        source = _read_file(folder, name)
+        if source is None:
             return None
-        state = _stat(found[1])
-        return (*found, lambda: _stat(found[1]) == state)
+        state = _stat(source[1])
+        return (*source, lambda: _stat(source[1]) == state)
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(load),
