@@ -155,7 +155,7 @@ class BuildFolder:
         """
         self._claim()
         try:
-            (self.path / ".lock").open("x").close()  # the sign of a folder of this program
+            (self.path / ".lock").touch(exist_ok=False)  # the sign of a folder of this program
         except OSError as error:
             if not isinstance(error, FileExistsError):
                 message = f"{self.path}: cannot be written: {error.strerror}"
@@ -237,25 +237,22 @@ class BuildFolder:
             raise ExporterError(ExitCode.ENVIRONMENT, problems)
 
     def find_foreign_path(self, folder: Path) -> Path | None:
-        """Return the first path in the folder of a model or a part that no export wrote.
+        """Return the first path that no export wrote, at or below a path.
 
-        Another folder, which is inside one of them, has none.
+        That is one in this folder or a part of it; a path in the folder of a model has none.
         """
-        if folder.parent == self.path:
-            name = find_foreign_path(folder)
-            return None if name is None else folder / name
-        if folder.parent.parent != self.path or not folder.parent.name.startswith("."):
+        if folder.parent.parent == self.path and folder.parent.name.startswith("."):
+            part = BuildFolder(folder)
+            paths = (path for path in sorted(folder.iterdir()) if path.name not in RESERVED_IDS)
+            return next(filter(None, map(part.find_foreign_path, paths)), None)
+        if folder.parent != self.path:
             return None
-        part = BuildFolder(folder)
-        paths = (path for path in sorted(folder.iterdir()) if path.name not in RESERVED_IDS)
-        return next(filter(None, map(part._find_foreign_inside, paths)), None)
-
-    def _find_foreign_inside(self, path: Path) -> Path | None:
-        """Return the first path that no export wrote, at or below a path in the folder."""
-        if path in self.private_paths and path.is_dir() and not path.is_symlink():
-            return next((each for each in path.iterdir() if not _is_private_folder(each)), None)
-        is_own = path.name in _OWN_FILES and path.is_file() and not path.is_symlink()
-        return None if is_own else self.find_foreign_path(path)
+        if folder in self.private_paths and folder.is_dir() and not folder.is_symlink():
+            return next((each for each in folder.iterdir() if not _is_private_folder(each)), None)
+        if folder.name in _OWN_FILES and folder.is_file() and not folder.is_symlink():
+            return None
+        name = find_foreign_path(folder)
+        return None if name is None else folder / name
 
     def remove_misplaced_folders(self) -> None:
         """Remove folders that a model created in this run in place of files of the program."""
