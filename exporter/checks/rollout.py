@@ -104,7 +104,31 @@ class _Rollout:
                 problem = problem or (each.problem and f"{name}: {each.problem}")
             self.max_abs = max(self.max_abs, each.max_abs)
             self.of_limit = max(self.of_limit, each.limit_ratio)
-        return problem
+        others = [*self.inputs, *([following.inputs] if following else [])]
+        return problem and problem + self._find_ignored(session, inputs, values, others)
+
+    def _find_ignored(
+        self,
+        session: Session,
+        inputs: Mapping[str, Array],
+        values: Sequence[OnnxValue],
+        others: Sequence[Mapping[str, Array]],
+    ) -> str:
+        """Return the input whose value of another step gives the file's outputs, too, or ""."""
+        rollout = self.checked.spec.rollout
+        for name in rollout.constants if rollout else ():
+            changed = (each[name] for each in others if each[name].shape == inputs[name].shape)
+            value = next((e for e in changed if not np.array_equal(e, inputs[name])), None)
+            try:
+                again = () if value is None else session.run({**inputs, name: value.copy()})
+            except RunFailure:
+                continue
+            pairs = zip(values, again, strict=False)
+            if again and all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs):
+                return (
+                    f"; the file ignores '{name}': its outputs are those for another step's value"
+                )
+        return ""
 
     def _feed(
         self,

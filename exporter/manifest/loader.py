@@ -95,13 +95,13 @@ def resolve_model(entry: EffectiveSettings) -> ModelSpec:
     _check_required_keys(entry)
     _check_devices(entry)
     fields: dict[str, Any] = {key: getattr(settings, key) for key in Keys.model_fields}
-    for key, value in fields.items():
-        if isinstance(value, Table) and entry.has_valid(key):
-            fields[key] = entry.check_functions((key,), value)
     fields |= {key: rule(entry) for key, rule in _RESOLVERS.items() if entry.has_valid(key)}
     for keys, rule in _JOINT_RULES:
         if any((key,) in entry.origins for key in keys):
             fields |= rule(entry)
+    for key in Keys.model_fields:
+        if isinstance(value := fields[key], Table) and entry.has_valid(key):
+            fields[key] = entry.check_functions((key,), value)
     fields |= _resolve_signature(entry)
     if entry.report or entry.broken:
         return make_invalid_spec(entry)

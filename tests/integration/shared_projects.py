@@ -132,6 +132,19 @@ class Cell(nn.Module):
         h, c = self.cell(x, (h, c))
         return h * 2, h, c
 """
+PARTS = """
+def shifted(x):
+    return x + 1
+
+def waves():
+    return [0.0, 0.5, 1.0, -1.0]
+
+def run(model, inputs):
+    x, h, c = inputs.values()
+    for value in waves():
+        y, h, c = model(x * 0 + value, h, c)
+    return y, h, c
+"""
 DEVICES = """
 [tool.exporter.devices.reference]
 runtime = "reference"
@@ -250,7 +263,12 @@ outputs = [
   { name = "c1", shape = ["n", 6] },
 ]
 opsets = 17
-rollout = { steps = 4, feeds = { h1 = "h", c1 = "c" } }
+
+[models.cell.rollout]
+steps = 4
+feeds = { h1 = "h", c1 = "c" }
+constants = { x = "parts.py:waves" }
+loop = "parts.py:run"
 """
 
 
@@ -282,7 +300,7 @@ def write_nets(root: Path) -> None:
     devices = '["cpu", "openvino"]' if find_spec("openvino") else '["cpu"]'
     manifests = {
         "models.py": NETS,
-        "parts.py": "def shifted(x):\n    return x + 1\n",
+        "parts.py": PARTS,
         "words.txt": "secret words",
         "nets.toml": f"format = 1\n{entries}{ENTRIES.replace('DEVICES', devices)}",
     }

@@ -83,6 +83,14 @@ def test_ties_are_published_in_the_order_of_onnx(nets: Path, dist: Path) -> None
 
 def test_the_steps_of_a_rollout_are_published_and_verified(nets: Path, dist: Path) -> None:
     step = dist / "cell/17/samples/rollout/step_3/output_1.pb"
+    values = [
+        numpy_helper.to_array(onnx.load_tensor(step.parents[1] / f"step_{number}/input_0.pb"))
+        for number in range(4)
+    ]
+    assert [float(each.max()) for each in values] == [0.0, 0.5, 1.0, -1.0]
+    card = (dist / "cell/17/README.md").read_text()
+    assert "`x` changed in each step; the values are in `samples/rollout`" in card
+    assert "those of PyTorch's own loop, `parts.py:run`" in card
     value = numpy_helper.to_array(onnx.load_tensor(step))
     changed = numpy_helper.from_array(value + np.float32(1)).SerializeToString()
     sums = dist / "cell/17/SHA256SUMS"

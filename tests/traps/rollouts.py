@@ -35,6 +35,8 @@ def _loop(
     feeds: dict[str, str],
     opset: int = TORCHSCRIPT,
     steps: int = 16,
+    constants: dict[str, str] | None = None,
+    loop: str | None = None,
     **fields: object,
 ) -> Trap:
     spec = contract(
@@ -42,7 +44,7 @@ def _loop(
         opset,
         inputs=inputs,
         outputs=outputs,
-        rollout=Rollout(steps=steps, feeds=feeds),
+        rollout=Rollout(steps=steps, feeds=feeds, constants=constants or {}, loop=loop),
         **fields,
     )
     return Trap(name, story, spec, verdict)
@@ -65,6 +67,24 @@ _WORDS = {
     "feeds": {"logits": "token", "next": "count"},
 }
 _STATES = {"h1": "h", "c1": "c"}
+_FUNCTIONS = "tests/traps/models/rollouts.py"
+_DENOISER = {
+    "inputs": (
+        declare_input("sample", "batch", 4),
+        # The first step has the largest one, but no call has it.
+        declare_input(
+            "timestep", "batch", dtype="int64", at="args[1]", fill=make_fill("randint", high=3)
+        ),
+        declare_input("scale", at="args[2]", fill=_UNIT),
+    ),
+    "outputs": (declare_output("next", "batch", 4),),
+    "feeds": {"next": "sample"},
+    "constants": {
+        "timestep": f"{_FUNCTIONS}:list_timesteps",
+        "scale": f"{_FUNCTIONS}:list_scales",
+    },
+    "steps": 8,
+}
 
 ROLLOUTS = (
     _loop("rollout: LSTM", "two states", "Lstm", **_LSTM, feeds=_STATES, steps=32),
@@ -175,5 +195,38 @@ ROLLOUTS = (
         outputs=(declare_output("h1", "batch", 8),),
         verdict=failed(Stage.SOURCE, "rollout: PyTorch fails at step 2"),
         feeds={"h1": "h"},
+    ),
+    _loop("rollout: a step index", "each step has another one", "Denoiser", **_DENOISER),
+    _loop(
+        "rollout: a step index under dynamo",
+        "PyTorch's own loop has the same last sample",
+        "Denoiser",
+        **_DENOISER,
+        loop=f"{_FUNCTIONS}:denoise",
+        opset=DYNAMO,
+    ),
+    _loop(
+        "rollout: a step index with another end",
+        "no single call has the step index at which the file is wrong",
+        "Denoiser",
+        **_DENOISER,
+        verdict=parity("rollout", "; the file ignores 'timestep': its outputs are those for"),
+        init={"limit": 3},
+    ),
+    _loop(
+        "rollout: a step index that is a constant",
+        "`int` of it, which single calls show, too",
+        "Denoiser",
+        **_DENOISER,
+        verdict=parity("values", "other timestep: output 'next': error"),
+        init={"reads_number": True},
+    ),
+    _loop(
+        "rollout: another order of the steps",
+        "the steps of PyTorch's own loop begin at the other end",
+        "Denoiser",
+        **_DENOISER,
+        loop=f"{_FUNCTIONS}:denoise_forward",
+        verdict=failed(Stage.SOURCE, "rollout: step 1 of 8: output 'next' differs from "),
     ),
 )

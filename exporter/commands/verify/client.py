@@ -227,8 +227,11 @@ def _limit_memory(options: VerifyOptions) -> dict[str, str]:
 
 
 def list_check_functions(spec: ModelSpec) -> list[str]:
-    """Return the functions of the project that checks call."""
-    values = (spec.outputs, spec.metric, spec.rollout)
+    """Return the functions of the project that checks call.
+
+    Those of `rollout` run in an export only: the samples have their values.
+    """
+    values = (spec.outputs, spec.metric)
     return [*list_functions(values)]
 
 

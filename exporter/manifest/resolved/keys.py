@@ -217,14 +217,24 @@ class Rollout(Table):
     """A loop of a recurrent model, in PyTorch and with the file."""
 
     steps: Annotated[int, Field(ge=2, le=1000)]
-    """The number of runs; the first one has the declared inputs."""
+    """The number of runs; the first one has the declared inputs, and those of `constants`."""
     feeds: Annotated[dict[fields.Line, fields.Line], Field(min_length=1)]
     """`{ "present.{layer}" = "past.{layer}" }`: the input of the next step for an output. An
     integer input gets the positions of a float output's largest values, such as the next token.
     Others keep their values; along a growing axis, the last are repeated."""
+    constants: Annotated[dict[fields.Line, fields.Line], FUNCTION] = Field(default_factory=dict)
+    """`{ timestep = "schedule.py:values" }`: for an input that no output feeds, a function that
+    returns its value in each step, such as a schedule, a guidance scale or a reset. It returns an
+    array `[steps, ...]` or a list; it may take the number of steps. A number is the value of all
+    elements."""
+    loop: Annotated[fields.Line | None, FUNCTION] = None
+    """`"sample.py:sample"`: PyTorch's own loop, which the steps have to repeat. It is called with
+    the model and the tensors of the first step by the names of the inputs. It returns the outputs
+    of the last step, or a list with those of each step: a tuple, a dict by names, or a tensor."""
 
     def implies(self, old: Rollout) -> bool:
-        return self.steps >= old.steps and self.model_copy(update={"steps": old.steps}) == old
+        same = {"steps": old.steps} | ({} if old.loop else {"loop": None})
+        return self.steps >= old.steps and self.model_copy(update=same) == old
 
 
 class Keys(Table):

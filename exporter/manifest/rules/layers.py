@@ -220,10 +220,17 @@ class EffectiveSettings:
     def check_functions(self, key_path: KeyPath, table: Table) -> Table:
         """Check the functions that a table names; return it with names as `check_function`."""
         fields = type(table).model_fields
-        calls = {name: getattr(table, name) for name in fields if FUNCTION in fields[name].metadata}
-        update = {
-            name: self.check_function((*key_path, name), text) for name, text in calls.items()
-        }
+        update: dict[str, str | dict[str, str]] = {}
+        for name in fields:
+            value, path = getattr(table, name), (*key_path, name)
+            if not value or FUNCTION not in fields[name].metadata:
+                continue
+            if isinstance(value, dict):
+                update[name] = {
+                    each: self.check_function((*path, each), text) for each, text in value.items()
+                }
+            else:
+                update[name] = self.check_function(path, value)
         return table.model_copy(update=update)
 
     def check_data_file(self, key_path: KeyPath, text: str) -> str:

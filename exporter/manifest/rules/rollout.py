@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exporter.core.errors import suggest_name
@@ -70,10 +71,26 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
                     text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
                     entry.add_problem(key_path, f"{text}; feed an output with these dimensions")
                 feeds[one] = other
+        _check_constants(entry, table, feeds, [name for is_input, name in named if is_input])
     if entry.settings.tokens is not None and not selects_tokens:
         message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"
         entry.add_problem(("tokens",), message)
-    return {"rollout": Rollout(steps=table.steps, feeds=feeds) if table and feeds else None}
+    return {"rollout": table.model_copy(update={"feeds": feeds}) if table and feeds else None}
+
+
+def _check_constants(
+    entry: EffectiveSettings, table: Rollout, feeds: Mapping[str, str], inputs: Sequence[str]
+) -> None:
+    """Report values of each step for what is no input, or gets an output of the step before."""
+    sources = {target: source for source, target in feeds.items()}
+    for name in table.constants:
+        key_path: KeyPath = ("rollout", "constants", name)
+        if name not in inputs:
+            text = f"no input has the name {quote(name)}{suggest_name(name, inputs)}"
+            entry.add_problem(key_path, text)
+        elif name in sources:
+            text = f"{quote(name)} gets the output {quote(sources[name])} in each step"
+            entry.add_problem(key_path, f"{text}; remove it here or in `feeds`")
 
 
 def _find_loop(entry: EffectiveSettings) -> Rollout | None:

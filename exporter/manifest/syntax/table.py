@@ -88,7 +88,8 @@ def select_keys(table: type[FrozenModel], **meaning: object) -> frozenset[str]:
     )
 
 
-#: The mark of a text that names a function of the project: `Annotated[Line, FUNCTION]`.
+#: The mark of a text that names a function of the project, or of a dict with such texts:
+#: `Annotated[Line, FUNCTION]`.
 FUNCTION = "function"
 _WITH_ITEMS = (FrozenModel, tuple, dict)
 
@@ -99,7 +100,7 @@ def list_functions(value: object) -> Iterator[str]:
         for name, field in type(value).model_fields.items():
             item = getattr(value, name)
             if item and FUNCTION in field.metadata:
-                yield item
+                yield from item.values() if isinstance(item, dict) else (item,)
             elif isinstance(item, _WITH_ITEMS):
                 yield from list_functions(item)
     elif isinstance(value, tuple | dict):

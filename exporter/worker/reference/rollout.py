@@ -30,10 +30,16 @@ from exporter.worker.reference.eager_run import (
     to_value,
 )
 from exporter.worker.reference.noise import LARGEST_NOISE, compute_noise, compute_scale
+from exporter.worker.reference.rollout_functions import (
+    compute_constants,
+    place_constants,
+    require_loop,
+    run_loop,
+)
 
 
 def compute_reference(
-    model: Model, spec: ModelSpec, inputs: Tensors, job_folder: JobFolder, _: Path
+    model: Model, spec: ModelSpec, inputs: Tensors, job_folder: JobFolder, root: Path
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs.
 
@@ -42,12 +48,16 @@ def compute_reference(
     `checks/rollout.py`.
 
     The steps of a model that generates begin with each prompt and an empty cache, and have the
-    tokens of `generate`.
+    tokens of `generate`. The steps of another model have the outputs of the loop that the entry
+    names, if it names one.
 
     Raises:
         Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs, or if the
-            loop has other logits than `generate`.
+            loop differs from `generate` or from the loop of the project.
     """
+    constants = compute_constants(spec, root)
+    inputs = place_constants(spec, constants, 0, inputs)
+    returned = run_loop(model, spec, inputs, root)
     loops = [Loop("", inputs, {})]
     if isinstance(model, GeneratorPart):
         with wrap_calls(Stage.SOURCE):
@@ -70,6 +80,7 @@ def compute_reference(
         for number in range(steps):
             index = len(samples)
             outputs = _run_step(model, spec, inputs, index)
+            outputs = require_loop(spec, number, outputs, returned[number])
             exact = run_in_float64(wide_model, spec, wide_inputs)
             sample = _write_step(job_folder, index, spec, inputs, outputs, exact)
             name = f"{loop.name}step {index + 1}"
@@ -82,6 +93,7 @@ def compute_reference(
             following = advance_inputs(spec, inputs, outputs)
             if has_settings and "input_ids" in feeds.values():
                 following["input_ids"] = tokens[number]
+            following = place_constants(spec, constants, number + 1, following)
             # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
             wide_inputs = dict(following)
             for source, target in feeds.items():

@@ -94,3 +94,46 @@ class Growing(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         return self.head(h)
+
+
+class Denoiser(nn.Module):
+    """A step of a diffusion model; its file can have another step index above a limit."""
+
+    def __init__(self, *, limit: int = 99, reads_number: bool = False) -> None:
+        super().__init__()
+        self.limit, self.reads_number = limit, reads_number
+        self.net = nn.Linear(4, 4)
+
+    def forward(self, sample: Tensor, timestep: Tensor, scale: Tensor) -> Tensor:
+        if self.reads_number:
+            timestep = torch.full_like(timestep, int(timestep[0]))
+        if is_exporting():
+            timestep = timestep.clamp(max=self.limit)
+        weight = (timestep.to(sample.dtype) / 8).cos()[:, None]
+        return sample - 0.3 * scale * torch.tanh(self.net(sample) * weight)
+
+
+def list_timesteps(steps: int) -> Tensor:
+    return torch.arange(steps).flip(0)
+
+
+def list_scales() -> list[float]:
+    return [1.0, 1.0, 1.5, 1.5, 2.0, 2.0, 3.0, 3.0]
+
+
+def denoise(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the last sample of PyTorch's own loop."""
+    sample = inputs["sample"]
+    for step, scale in zip(reversed(range(8)), list_scales(), strict=True):
+        timestep = torch.full((len(sample),), step)
+        sample = model(sample, timestep, torch.tensor(scale))
+    return {"next": sample}
+
+
+def denoise_forward(model: nn.Module, inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Return the samples of a loop with the steps in the other order."""
+    samples = [inputs["sample"]]
+    for step, scale in enumerate(list_scales()):
+        timestep = torch.full((len(samples[0]),), step)
+        samples.append(model(samples[-1], timestep, torch.tensor(scale)))
+    return samples[1:]

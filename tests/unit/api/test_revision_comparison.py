@@ -110,6 +110,7 @@ def find_axis(**fields: Any) -> dict[str, Any]:
 METRIC = Metric(call="net.py:accuracy", least=0.9)
 CALLER = Caller(call="infer.py:run", reference="train.py:run", samples="*.png", rtol=1e-3)
 LOOP = Rollout(steps=8, feeds={"y": "x"})
+SCHEDULED = LOOP.model_copy(update={"constants": {"t": "a.py:f"}})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
     # An explicit factor also accepts noise above 1e-3 of the scale.
@@ -180,6 +181,9 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tokens": 0.9}, {"tokens": 0.8}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 4})}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9, "feeds": {"y": "c"}})}),
+    ({"rollout": SCHEDULED}, {"rollout": LOOP}),
+    ({"rollout": LOOP}, {"rollout": SCHEDULED}),
+    ({"rollout": LOOP.model_copy(update={"loop": "a.py:f"})}, {"rollout": LOOP}),
     ({"measure": ("latency", "load")}, {"measure": ("latency",)}),
     ({"parameters": ParameterNames(template="w{}")}, {}),
     (
@@ -267,6 +271,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tokens": 0.9}, {"tokens": 0.95}),
     ({"tokens": 0.9}, {}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9})}),
+    ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"loop": "a.py:f"})}),
     ({}, {"parameters": ParameterNames(template="w{}"), "measure": ("memory",)}),
     (
         {"inputs": (TALL,)},

@@ -80,7 +80,8 @@ rollout = { steps = 4, feeds = { "present.{layer}" = "past.{layer}", logits = "t
 OF_PLUGINS = {
     "passes": '["passes.py:slim"]',
     "metric": '{ call = "passes.py:slim", least = 0.8 }',
-    "rollout": '{ steps = 4, feeds = { "present.{layer}" = "past.{layer}", logits = "token" } }',
+    "rollout": '{ steps = 4, feeds = { "present.{layer}" = "past.{layer}" }, '
+    'constants = { token = "passes.py:slim" }, loop = "passes.py:slim" }',
     "tokens": "0.5\nrollout = { steps = 4, feeds = { logits = 'token' } }",
 }
 #: The files of a project with the lines of a key at a level, and the lines of the entry.
@@ -117,6 +118,11 @@ def test_a_key_of_a_plugin_has_its_effect_at_each_level(
     if key == "rollout":  # the plugin has resolved the layers
         assert spec.rollout is not None
         assert {"present.0", "present.1"} <= spec.rollout.feeds.keys()
+        # Relative to the manifest of the entry, at each level.
+        assert (spec.rollout.constants, spec.rollout.loop) == (
+            {"token": "passes.py:slim"},
+            "passes.py:slim",
+        )
     assert spec.tokens == (0.5 if key == "tokens" else None)
 
 
@@ -152,6 +158,35 @@ def test_no_override_can_have_a_key_of_a_plugin(tmp_path: Path) -> None:
         (
             'rollout = { steps = 4, feeds = { "present.0" = "past.0", "present.1" = "past.0" } }',
             "'past.0' gets an output already",
+        ),
+        (
+            (
+                'rollout = { steps = 4, feeds = { logits = "token" }, constants = '
+                '{ tokens = "passes.py:slim" } }'
+            ),
+            "no input has the name 'tokens'; did you mean 'token'?",
+        ),
+        (
+            (
+                'rollout = { steps = 4, feeds = { "present.1" = "past.1" }, constants = '
+                '{ "past.1" = "passes.py:slim" } }'
+            ),
+            "'past.1' gets the output 'present.1' in each step; remove it here or in `feeds`",
+        ),
+        (
+            (
+                'rollout = { steps = 4, feeds = { logits = "token" }, constants = '
+                '{ "past.1" = "passes.py:trim" } }'
+            ),
+            "passes.py does not define 'trim'",
+        ),
+        (
+            'rollout = { steps = 4, feeds = { logits = "token" }, constants = { "past.1" = 3 } }',
+            "expected text, got 3",
+        ),
+        (
+            'rollout = { steps = 4, feeds = { logits = "token" }, loop = "loops.py:run" }',
+            "loops.py' does not exist",
         ),
     ],
 )
