@@ -35,6 +35,12 @@ function create(tag, properties = {}, ...children) {
   return element;
 }
 
+/** Draw a mark: its form shows the family without a color, and its letter the outcome. */
+function dot(mark) {
+  const letter = mark.family === "bad" || mark.family === "open" ? mark.letter : "";
+  return create("span", { className: `dot ${mark.family}`, "aria-hidden": "true" }, letter);
+}
+
 // --- the matrix ----------------------------------------------------------------------------------
 
 function reasonOf(row, cell) {
@@ -84,7 +90,7 @@ function show() {
   const counts = new Map();
   for (const cell of ROWS.filter(isFound).flatMap((row) => row.cells)) counts.set(cell.mark, (counts.get(cell.mark) ?? 0) + 1);
   for (const button of byId("marks").querySelectorAll("[data-mark]")) {
-    button.textContent = `${MARKS.get(button.dataset.mark).symbol} ${button.dataset.mark} ${counts.get(button.dataset.mark) ?? 0}`;
+    button.lastChild.textContent = ` ${button.dataset.mark} ${counts.get(button.dataset.mark) ?? 0}`;
   }
   if (state.open && !shown.includes(state.open[0])) hidePanel(); // no panel beside a table without its cell
   byId("shown").textContent = shown.length
@@ -161,7 +167,7 @@ function createCell(row, cell) {
   const button = create("button", {
     type: "button", className: `cell ${mark.family}${dim}${changed}`, tabIndex: -1,
     "aria-label": `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}${cell.is_changed ? ", changed" : ""}`,
-  }, mark.symbol);
+  }, dot(mark));
   button.at = [row, cell];
   return button;
 }
@@ -323,7 +329,7 @@ function panelOf(row, cell) {
     ? create("a", { href: `${codes}#${outcome.code.toLowerCase()}` }, outcome.code) : outcome.code;
   const facts = [
     ...(isRed ? [message] : []),
-    ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
+    ["status", `${mark.word}: ${mark.meaning}`],
     ["code", code], ["stage", outcome.stage], ["check", outcome.check], ["promised at", isRed && row.location],
     ["in the model", outcome.lines], [cell.is_changed ? "changed, before" : "accepted before", outcome.acceptance],
     ...(isRed ? [] : [message]),
@@ -356,7 +362,7 @@ function panelOf(row, cell) {
       (outcome.missing ?? []).map((each) => [each.operator, String(each.count), each.sources ?? ""]))),
     ...section("Checks", table(["", "check", "figures", "message"],
       row.checks[cell.checks].map((each) => [
-        MARKS.get(each.mark).symbol, each.check, each.figures ?? "", each.message ?? ""]))),
+        create("span", { title: each.mark, role: "img", "aria-label": each.mark }, dot(MARKS.get(each.mark))), each.check, each.figures ?? "", each.message ?? ""]))),
     ...section("Detail", outcome.detail ? create("pre", { tabIndex: 0 }, outcome.detail) : null),
     ...section("Notes", listOf(outcome.notes)),
     ...section("Trend over commits", trendCharts(DATA.head.trends?.[row.model])),
@@ -531,7 +537,7 @@ function initializeTheme() {
 
 function markButton(mark) {
   const button = create("button", { type: "button", title: mark.meaning, "aria-pressed": "false" },
-    `${mark.symbol} ${mark.word} ${mark.cells}`);
+    dot(mark), ` ${mark.word} ${mark.cells}`);
   button.dataset.mark = mark.word;
   button.addEventListener("click", () => {
     const pressed = !state.marks.delete(mark.word);
@@ -586,8 +592,8 @@ function start() {
   showClusters();
   byId("marks").append(...DATA.head.marks.filter((mark) => mark.cells).map(markButton), changedButton());
   byId("legend").querySelector("dl").append(...DATA.head.marks.filter((mark) => mark.cells)
-    .flatMap((mark) => [create("dt", {}, `${mark.symbol} ${mark.word}`), create("dd", {}, mark.meaning)]),
-    create("dt", {}, "dot"), create("dd", {}, "the cell has another outcome than the baseline"));
+    .flatMap((mark) => [create("dt", {}, dot(mark), ` ${mark.symbol === mark.letter ? "" : mark.symbol} ${mark.word}`), create("dd", {}, mark.meaning)]),
+    create("dt", {}, "dot in a corner"), create("dd", {}, "the cell has another outcome than the baseline"));
   byId("device").append(create("option", { value: "" }, "all"),
     ...DATA.head.devices.map((device) => create("option", { value: device }, device)));
   byId("sort").append(...Object.keys(ORDERS).map((name) => create("option", { value: name }, name)));

@@ -43,14 +43,14 @@ def read_page(text: str, opsets: tuple[int, ...]) -> Facts:
     """Return the values of a page of a model for some opsets on the first device."""
     facts: Facts = {}
     heading, header = "", [""]
-    for line in text.splitlines():
+    for line in text.replace("&nbsp;", " ").replace("&#8209;", "-").splitlines():
         if match := re.match(r"##+ (.*)|<details><summary><b>(.*)</b>", line):
             heading, header = match[1] or match[2], [""]
             if match := _OUTCOME.match(line):
                 for opset in select(match["opsets"], opsets) if match["device"] == DEVICE else ():
                     facts["outcome", opset] = match["text"]
-        elif heading == "Contract":
-            facts["Contract", ""] = facts.get(("Contract", ""), "") + f"{line}\n"
+        elif heading in ("Contract", "Inputs and outputs"):
+            facts[heading, ""] = facts.get((heading, ""), "") + f"{line}\n"
         elif line.startswith("|") and not set(line) <= set("|:- "):
             cells = [_FIGURES.sub("", cell).strip() for cell in line.strip("|").split("|")]
             if header == [""]:
@@ -143,7 +143,15 @@ def test_the_committed_tables_are_those_of_a_new_export(fresh: Facts) -> None:
 
 def test_the_sample_has_values_of_each_table(fresh: Facts) -> None:
     tables = {key[1] for key in fresh}
-    assert {"Cells", "Contract", "Checks on cpu", "Files", "Operators", "Runtimes"} <= tables
+    assert {
+        "Cells",
+        "Contract",
+        "Inputs and outputs",
+        "Checks on cpu",
+        "Files",
+        "Operators",
+        "Runtimes",
+    } <= tables
     assert {"outcome", "baseline"} <= tables
     assert fresh["loop_mixed", "Files", "9", "nodes"] == "9"
     assert fresh["loop_traced/17/cpu", "baseline", "status"] == "xfail"
@@ -153,7 +161,7 @@ def test_the_sample_has_values_of_each_table(fresh: Facts) -> None:
     ("file", "before", "after"),
     [
         ("models/loop_mixed.md", r"\| cpu \| ✅", "| cpu | ❌"),
-        ("models/loop_mixed.md", r"\| 9 \| torchscript \(trace\) \| (\S+ kB) \| 9 ", None),
+        ("models/loop_mixed.md", r"\| 9 \| torchscript \(trace\) \| (\S+kB) \| 9 ", None),
         ("models/loop_mixed.md", r"\| Gemm \| 2 \|", "| Gemm | 3 |"),
         ("models/loop_mixed.md", r"samples 63", "samples 62"),
         ("models/loop_mixed.md", r"\| batch \| 3 \|", "| batch | 4 |"),
@@ -178,8 +186,12 @@ def test_an_edited_value_is_a_difference(
 def test_sizes_and_errors_of_floats_are_not_compared(tmp_path: Path) -> None:
     reports = copy_reports(tmp_path)
     for file, before, after in (
-        ("models/loop_mixed.md", "error ≤ 1e-7, ≤ 10% of", "error ≤ 1e-6, ≤ 50% of"),
-        ("models/loop_mixed.md", "1.41 kB", "1.42 kB"),
+        (
+            "models/loop_mixed.md",
+            "≤&nbsp;1e&#8209;7, ≤&nbsp;10% of",
+            "≤&nbsp;1e&#8209;6, ≤&nbsp;50% of",
+        ),
+        ("models/loop_mixed.md", "1.41&nbsp;kB", "1.42&nbsp;kB"),
         ("baseline/loop_mixed.json", '"error": 0.15', '"error": 0.16'),
     ):
         text = (reports / file).read_text(encoding="utf-8")

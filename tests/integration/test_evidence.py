@@ -46,7 +46,7 @@ def test_evidence_is_carried_between_two_checkouts(good: Path, tmp_path: Path) -
     assert "good/17/far: pass on Linux" in added
     assert "May merge · 4 cells of 1 model: 4 as before" in run(here, "gate")
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
-    assert "| ✅ 16..17 | 🔷 16..17 |" in page
+    assert "| ✅&nbsp;16..17 | 🔷&nbsp;16..17 |" in page
     assert "2 proved, 2 not run here" in page
     assert "already" in run(here, "merge", "far.json", code=1)
     former = run(here, "evidence", "add", "far.json", code=1)
@@ -64,5 +64,5 @@ def test_evidence_is_carried_between_two_checkouts(good: Path, tmp_path: Path) -
     )
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
     table = page.partition("## Models")[2].partition("##")[0]
-    assert "✅ 16..17 |" in table
+    assert "✅&nbsp;16..17 |" in table
     assert "🔷" not in table

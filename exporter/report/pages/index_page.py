@@ -152,8 +152,9 @@ def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[Row, ...]:
         {
             "word": mark.word,
             "symbol": mark.symbol if style == "emoji" else mark.letter,
+            "letter": mark.letter,
             "meaning": mark.meaning,
-            "family": family,  # defines the color
+            "family": family,  # defines the form and the color
             "cells": words.count(mark.word),
         }
         for family, mark in (*marks, ("open", formats.NOT_RUN))

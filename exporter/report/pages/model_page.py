@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.text import format_bytes, format_two_digits, pluralize
+from exporter.core.text import format_bytes, format_command, format_two_digits, pluralize
 from exporter.gate.baseline_comparison import find_lowest_opsets
 from exporter.manifest import Case, Dim, Fill, ModelSpec, Output, Override, Project
 from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
@@ -67,6 +67,8 @@ def build_model_page(
     used = {cell.mark for cell in cells}.union(*(table["marks"] for table in tables))
     rows = tuple(_build_row(device_name, each, opsets) for device_name, each in by_device.items())
     notes = group_notes(cells)
+    weights = next((c.record.initial_weights for c in cells if c.record and c.is_pass), "")
+    arguments = "dist --initial" if weights else "dist"
     is_wide = len(opsets) > matrix.WIDE  # too many for columns
     source, _, _ = spec.source.partition(":")
     return {
@@ -77,14 +79,15 @@ def build_model_page(
         if source.endswith((".py", ".pt2"))
         else "",
         "contract": describe_contract(spec),
-        "weights": next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
+        "weights": weights,
         "data": tuple(
             source
             for source in next((c.record.sources for c in cells if c.record and c.is_pass), ())
             if source.file in spec.data_files
         ),
         "opsets": opsets,
-        "load": _format_loading(cells, project),
+        "load": _format_loading(cells),
+        "publish_command": format_command(project.command, "publish", arguments),
         "matrix": rows,
         "is_wide": is_wide,
         "has_gaps": not is_wide and any(None in row["marks"] for row in rows),
@@ -112,13 +115,13 @@ def build_model_page(
     }
 
 
-def _format_loading(cells: Sequence[Cell], project: Project) -> str:
-    """Return the code that runs the file of the highest opset that passes; "" without one."""
+def _format_loading(cells: Sequence[Cell]) -> str:
+    """Return code that loads the published file of the highest green opset; "" without one."""
     green = [cell.id for cell in cells if cell.is_pass]
     if not green:
         return ""
     last = max(green, key=lambda id: id.opset)
-    path = f"{project.build}/{last.model}/{last.opset}.onnx"
+    path = f"dist/{last.model}/{last.opset}/model.onnx"
     return f'import onnxruntime\n\nsession = onnxruntime.InferenceSession("{path}")'
 
 

@@ -8,6 +8,7 @@ done it.
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,7 +40,7 @@ def find_packaged_templates() -> Path:
 
 _SUFFIX = ".jinja"
 #: Characters. With shorter names, a table of eight devices fits a page of 869 pixels.
-_LONG_NAME = 20
+_LONG_NAME = 11
 
 
 def render(
@@ -141,6 +142,21 @@ def _break_name(name: str) -> Markup:
     return text.replace("_", Markup("_<wbr>")) if len(name) > _LONG_NAME else text
 
 
+#: A space or a hyphen at which no line may break: `2 MB`, `≤ 10`, `61 100 840`, `1e-4`.
+_TIGHT = re.compile(
+    r"(?<=≤) |(?<=\d) (?=(?:B|kB|MB|GB|TB|s|ms|µs|%)(?![\w])|\d{3}(?!\d))|(?<=\de)-(?=\d)"
+)
+
+
+def _hold_together(value: object) -> Markup:
+    """Return escaped text in which no line breaks inside of a number, or before its unit."""
+
+    def replace(match: re.Match[str]) -> str:
+        return "&nbsp;" if match[0] == " " else "&#8209;"
+
+    return Markup(_TIGHT.sub(replace, formats.escape_inline(value)))  # noqa: S704 - escaped
+
+
 def _render(environment: jinja2.Environment, name: str, values: dict[str, object]) -> str:
     import jinja2
 
@@ -192,6 +208,7 @@ def _create_environment(
         join=formats.join_escaped,
         target=formats.quote_link_target,
         breakable=_break_name,
+        whole=_hold_together,
         place=formats.format_place,
     )
     return environment

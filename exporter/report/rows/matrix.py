@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.check_table import SOFTWARE
@@ -33,8 +33,10 @@ def format_axis_sizes(axis: Axis) -> str:
     return f"{rule}{axis.min}{upper or ' and up'}{multiple}"
 
 
-#: The most opsets with a column each on a page of 869 pixels, and the most models of a part.
+#: The most opsets and the most devices with a column each on a page of 869 pixels, and the most
+#: models of a part.
 WIDE = 12
+NARROW = 7
 LONG = 40
 
 
@@ -114,13 +116,18 @@ def _build_part(
 ) -> Row:
     """Return one table: models by devices; `name` is its heading, empty if there is one part."""
     every = [cell for cells in by_model.values() for cell in cells]
-    devices = tuple(dict.fromkeys(cell.id.device for cell in every))
+    outcomes: dict[str, dict[str, tuple[Row, ...]]] = {cell.id.device: {} for cell in every}
+    for model_id, cells in by_model.items():
+        for device in dict.fromkeys(cell.id.device for cell in cells):
+            mine = [cell for cell in cells if cell.id.device == device]
+            outcomes[device][model_id] = group_by_mark(mine)
+    columns = _group_devices(outcomes)
     rows = (
         {
             "model": model_id,
             "cells": tuple(
-                group_by_mark([cell for cell in cells if cell.id.device == device_name])
-                for device_name in devices
+                tuple(_fill_column(column, {d: outcomes[d].get(model_id, ()) for d in outcomes}))
+                for column in columns
             ),
             "is_changed": model_id in changed,
             "is_initial": bool(list_initial_models(cell.record for cell in cells)),
@@ -135,9 +142,44 @@ def _build_part(
         "heading": name,
         "anchor": slug if anchors[slug] == 1 else f"{slug}-{anchors[slug] - 1}",
         "head": format_head(every),
-        "devices": devices,
+        "devices": tuple(
+            ", ".join(column[0]) if len(column) == 1 else "other devices" for column in columns
+        ),
         "rows": tuple(rows),
     }
+
+
+def _group_devices(
+    outcomes: Mapping[str, Mapping[str, tuple[Row, ...]]],
+) -> list[tuple[tuple[str, ...], ...]]:
+    """Return the devices of each column, those with equal results in one tuple.
+
+    `outcomes`: The opsets of each mark, by device and model.
+
+    If the columns are too many for a page, the last one has the devices with the fewest models.
+    """
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for device, by_model in outcomes.items():
+        runs = ((name, run["opsets"], run["mark"]) for name in by_model for run in by_model[name])
+        groups.setdefault(tuple(runs), []).append(device)
+    columns = [tuple(devices) for devices in groups.values()]
+    if len(columns) <= NARROW:
+        return [(devices,) for devices in columns]
+    by_size = sorted(columns, key=lambda devices: len(outcomes[devices[0]]), reverse=True)
+    kept = by_size[: NARROW - 1]
+    others = tuple(devices for devices in columns if devices not in kept)
+    return [*((devices,) for devices in columns if devices in kept), others]
+
+
+def _fill_column(
+    column: Sequence[tuple[str, ...]], by_device: Mapping[str, tuple[Row, ...]]
+) -> Iterator[Row]:
+    """Yield the opsets of each mark; the first one of a device has its name in a shared column."""
+    for devices in column:
+        name = ", ".join(devices) if len(column) > 1 else ""
+        for run in by_device.get(devices[0], ()):
+            yield {**run, "device": name}
+            name = ""
 
 
 def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, ...]:

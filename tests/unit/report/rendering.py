@@ -70,4 +70,6 @@ def _flat(tokens: list[Token]) -> Iterator[Token]:
 
 
 def _text(inline: Token) -> str:
-    return "".join(child.content for child in inline.children or [])
+    """Return the text; a line break is a space, as in a table that is wide enough."""
+    text = "".join(child.content for child in inline.children or [])
+    return text.replace("<br>", " ").translate({0xA0: " ", 0x2011: "-"})

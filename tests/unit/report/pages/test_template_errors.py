@@ -1,4 +1,4 @@
-"""An error in a template of the project is a problem with its line."""
+"""Templates: an error in one of the project has its line, and filters format values."""
 
 from __future__ import annotations
 
@@ -68,3 +68,21 @@ def test_a_template_that_is_a_pipe_ends_with_a_message(tmp_path: Path) -> None:
     (tmp_path / "catalog.md.jinja").symlink_to("/dev/zero")
     with pytest.raises(ExporterError, match="cannot be read: is not a regular file"):
         render("catalog.md", tmp_path, files=[])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("244 MB", "244&nbsp;MB"),
+        ("61 100 840", "61&nbsp;100&nbsp;840"),
+        ("≤ 1e-4", "≤&nbsp;1e&#8209;4"),
+        ("1.5 ms, 2 ms", "1.5&nbsp;ms, 2&nbsp;ms"),
+        ("12 MB (-25%)", "12&nbsp;MB (-25%)"),
+        ("samples 3", "samples 3"),
+        ("2 samples of 10 sizes", "2 samples of 10 sizes"),
+        ("<b> 3 MB|", "&#60;b&#62; 3&nbsp;MB&#124;"),
+    ],
+)
+def test_no_line_breaks_inside_of_a_number(tmp_path: Path, value: str, shown: str) -> None:
+    (tmp_path / "catalog.md.jinja").write_text("{{ files|whole }}")
+    assert render("catalog.md", tmp_path, files=value) == shown

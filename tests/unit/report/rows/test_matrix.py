@@ -17,7 +17,7 @@ from exporter.report.pages.markdown import render_pages
 from exporter.report.pages.model_page import find_opset_runs
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
-from exporter.report.rows.matrix import LONG, WIDE, build_matrix, build_tool_table
+from exporter.report.rows.matrix import LONG, NARROW, WIDE, build_matrix, build_tool_table
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.pages.test_markdown import render_with_index
@@ -87,6 +87,42 @@ def test_a_cell_has_the_opsets_of_each_outcome() -> None:
     assert ["model", "cpu", "openvino"] in page.rows
     assert ["a", f"✅ 10, 12 🟡 9, 13 {red} 11", f"{none} 9..13"] in page.rows
     assert ["b", "✅ 18", ""] in page.rows
+
+
+def test_devices_with_equal_results_share_a_column() -> None:
+    devices = ("cpu", "openvino", "web")
+    specs = [make_spec(name, opsets=(18,), devices=devices) for name in "ab"]
+    records = [make_record(f"{name}/18/{device}") for name in "ab" for device in devices]
+    page = render_overview(make_manifest(*specs), *records)
+    assert ["model", "cpu, openvino, web"] in page.rows
+    assert ["a", "✅ 18"] in page.rows
+    records[-1] = make_record("b/18/web", "xfail")
+    page = render_overview(make_manifest(*specs), *records)
+    assert ["model", "cpu, openvino", "web"] in page.rows
+    assert ["a", "✅ 18", "✅ 18"] in page.rows
+    assert ["b", "✅ 18", "🟡 18"] in page.rows
+
+
+def test_devices_of_few_models_are_in_one_column_of_a_wide_table() -> None:
+    """Each of `NARROW - 1` devices differs at another opset; two further ones have one model."""
+    common = [f"d{number}" for number in range(NARROW - 1)]
+    opsets = tuple(range(9, 9 + len(common)))
+    every = make_spec("every", opsets=opsets, devices=("few", *common, "rare"))
+    most = make_spec("most", opsets=(18,), devices=tuple(common))
+    records = [make_record(f"every/{9 + index}/{name}") for index, name in enumerate(common)]
+    records += [make_record("every/9/few", "xfail"), make_record("every/10/rare")]
+    page = render_overview(make_manifest(every, most), *records)
+    assert ["model", *common, "other devices"] in page.rows
+    rows = [row[1:] for row in page.rows if row[0] == "every" and len(row) == NARROW + 1]
+    few, rare = "few 🟡 9 ⬜ 10..14", "rare ✅ 10 ⬜ 9, 11..14"
+    assert [(row[0], row[-1]) for row in rows] == [("✅ 9 ⬜ 10..14", f"{few} {rare}")]
+    assert ["most", *["⬜ 18"] * len(common), ""] in page.rows
+
+
+def test_no_line_breaks_between_a_mark_and_its_opsets() -> None:
+    spec = make_spec("a", opsets=(9, 10))
+    text = render_pages(make_manifest(spec), make_run(make_record("a/9/cpu")))["COMPATIBILITY.md"]
+    assert "| ✅&nbsp;9<br>⬜&nbsp;10 |" in text
 
 
 def test_a_device_has_its_runtime_and_its_last_opset_in_the_head() -> None:
