@@ -119,8 +119,9 @@ def _build_part(
     outcomes: dict[str, dict[str, tuple[Row, ...]]] = {cell.id.device: {} for cell in every}
     for model_id, cells in by_model.items():
         for device in dict.fromkeys(cell.id.device for cell in cells):
-            mine = [cell for cell in cells if cell.id.device == device]
-            outcomes[device][model_id] = group_by_mark(mine)
+            outcomes[device][model_id] = group_by_mark(
+                [cell for cell in cells if cell.id.device == device]
+            )
     columns = _group_devices(outcomes)
     rows = (
         {
@@ -166,9 +167,9 @@ def _group_devices(
     if len(columns) <= NARROW:
         return [(devices,) for devices in columns]
     by_size = sorted(columns, key=lambda devices: len(outcomes[devices[0]]), reverse=True)
-    kept = by_size[: NARROW - 1]
-    others = tuple(devices for devices in columns if devices not in kept)
-    return [*((devices,) for devices in columns if devices in kept), others]
+    alone = by_size[: NARROW - 1]
+    others = tuple(devices for devices in columns if devices not in alone)
+    return [*((devices,) for devices in columns if devices in alone), others]
 
 
 def _fill_column(
