@@ -1,9 +1,10 @@
-"""All files name one version of the program, and one lowest version of Python."""
+"""All files name one version, one lowest version of Python, and one address of the repository."""
 
 from __future__ import annotations
 
 import json
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -59,3 +60,31 @@ def test_the_changelog_of_a_release_is_short_and_alone() -> None:
 def test_the_snapshot_is_of_this_major_version() -> None:
     snapshot = json.loads((ROOT / "tests/stability/interface.json").read_text("utf-8"))
     assert snapshot["version"].split(".")[0] == VERSION.split(".")[0]
+
+
+def test_each_text_has_the_address_of_the_project() -> None:
+    address = runpy.run_path(str(ROOT / ".ci/address.py"))
+    owner, write_owner = address["read_owner"](), address["write_owner"]
+    named = 0
+    for path in address["list_files"]():
+        text = path.read_text("utf-8")
+        assert write_owner(text, owner) == text, f"{path.name}: run `python .ci/address.py`"
+        moved = write_owner(text, "acme")
+        assert not re.search(r"\bOWNER\b", moved), path.name
+        assert write_owner(moved, "acme") == moved
+        named += moved.count("acme/onnx-exporter-matrix")
+    assert named > 10
+
+
+def test_a_request_to_replace_the_address_ends_with_a_real_one() -> None:
+    write_owner = runpy.run_path(str(ROOT / ".ci/address.py"))["write_owner"]
+    text = (
+        "Run the commands above, and replace OWNER by your account.\n# Who. Replace OWNER by it.\n"
+    )
+    assert write_owner(text, "OWNER") == text
+    assert write_owner(text, "acme") == "Run the commands above.\n# Who.\n"
+    assert write_owner("- uses: OWNER/onnx-exporter-matrix@v1\n", "acme").startswith(
+        "- uses: acme/"
+    )
+    assert write_owner("* @OWNER\n", "acme") == "* @acme\n"
+    assert write_owner("- uses: OWNER/other@v1\n", "acme") == "- uses: OWNER/other@v1\n"
