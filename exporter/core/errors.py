@@ -84,6 +84,8 @@ class ExportSummary:
     lines: tuple[tuple[str, str | None], ...]
     """Each line with its color."""
     code: int
+    next_step: str = ""
+    """The command that follows; empty if the export wrote no tables."""
 
 
 class ExporterError(Exception):

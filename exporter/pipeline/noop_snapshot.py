@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
 #: Raised with every change that an older reader would misunderstand.
-_FORMAT = 6
+_FORMAT = 7
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
 #: A folder that Python fills.
@@ -148,7 +148,7 @@ def load_snapshot(root: Path) -> ExportSummary | None:
         if not _is_unchanged(root, inputs, compares_packages=not is_installed):
             return None
         lines = tuple((text, color) for text, color in snapshot["summary"]["lines"])
-        summary = ExportSummary(lines=lines, code=snapshot["summary"]["code"])
+        summary = ExportSummary(**{**snapshot["summary"], "lines": lines})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # no snapshot, or one of another format
     if not is_installed:  # an installation of other packages, or a reinstallation

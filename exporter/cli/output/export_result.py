@@ -48,10 +48,9 @@ def print_result(
         lines = [f"files: {join_names([f'{project.build}/{each}' for each in names], 2)}"]
         lines = [*(lines if names else ()), describe_tables(result)]
         *others, counts = summary.lines
-        summary = replace(summary, lines=(*others, *((line, None) for line in lines), counts))
+        every = (*others, *((line, None) for line in lines), counts)
+        summary = replace(summary, lines=every, next_step=_find_next_step(result))
     print_summary(summary, time.monotonic() - started)
-    if has_tables and not quiet:
-        print_line(f"next: {_find_next_step(result)}")
     return summary
 
 

@@ -152,7 +152,7 @@ def align_columns(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
-    """Print the summary line by line, and the time of the export in the last one."""
+    """Print the summary line by line, the time of the export with the counts, and the next step."""
     *lines, (counts, color) = summary.lines
     for line, line_color in lines:
         print_line(line, color=line_color, wraps=True)
@@ -160,3 +160,5 @@ def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
         is_short, minutes = seconds < 60, f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
         counts += f" in {f'{seconds:.1f} s' if is_short else minutes}"
     print_line(counts, color=color)
+    if summary.next_step:
+        print_line(f"next: {summary.next_step}")

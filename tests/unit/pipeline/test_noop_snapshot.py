@@ -29,7 +29,9 @@ from exporter.pipeline.noop_snapshot import (
 )
 from tests.distributions import write_distribution
 
-SUMMARY = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
+SUMMARY = ExportSummary(
+    lines=(("2 cells: 2 pass", None), ("red", "red")), code=1, next_step="`exporter gate`"
+)
 LATER = 10**18  # later than all files of a test
 
 
