@@ -318,6 +318,8 @@ class Reference(ChecksummedModel):
     """For each output, how PyTorch's dtype overflows although float64 does not; else empty."""
     is_reviewed: bool = False
     """Whether a file differed, so that rounding and ties were examined; see `review.py`."""
+    unmeasured: str = ""
+    """The runs that a review left out; empty if it has all."""
     has_plain_noise: bool = False
     """Whether the noise includes errors of plain float32, which follow the terms of a sum."""
     thorough: bool = False

@@ -11,7 +11,15 @@ from exporter.checks.protocol import CheckedFile
 from exporter.core.check_table import CALLER_CHECK
 from exporter.jobs import list_groups, write_json
 from exporter.manifest import Device
-from exporter.records.record import UNPROVED_PREFIX, Artifact, CellId, Record, Stage, Status
+from exporter.records.record import (
+    UNMEASURED_NOTE,
+    UNPROVED_PREFIX,
+    Artifact,
+    CellId,
+    Record,
+    Stage,
+    Status,
+)
 from exporter.worker.callers.caller_check import check_callers
 from exporter.worker.constant_weights import (
     ConstantWeights,
@@ -139,6 +147,10 @@ class FileCheck:
         record = self.proof.prove(device, self.times)
         if review.is_worth_review(record, self.job.reference):
             record = self._review(record, device)
+        unmeasured = self.job.reference.unmeasured
+        if unmeasured and record.stage is Stage.PARITY and record.status in review.DOUBTFUL:
+            notes = (*record.notes, f"{UNMEASURED_NOTE}{unmeasured}")
+            record = record.model_copy(update={"notes": notes})
         view = self.proof.view(device)
         if view.spec.measure:
             record = add_measurements(record, self.opset_export, view, device)

@@ -38,6 +38,7 @@ from exporter.records.record import (
     NO_SETTING,
     TRACED_BRANCH,
     TRACED_NUMBERS,
+    UNMEASURED_NOTE,
     UNPROVED_PREFIX,
     UNPROVED_SETTINGS,
     WITHHELD_NOTE,
@@ -118,7 +119,9 @@ def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
     """Yield a line for each text about variables, reads and traces, with the models."""
     models: dict[str, dict[str, None]] = {}
     for record in records:
-        texts = [note for note in record.notes if note.startswith(WITHHELD_NOTE)]
+        texts = [
+            note for note in record.notes if note.startswith((WITHHELD_NOTE, UNMEASURED_NOTE))
+        ]
         if record.status is Status.PASS:
             for note in record.notes:
                 if TRACED_BRANCH in note:

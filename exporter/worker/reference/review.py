@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,10 @@ from exporter.worker.reference.rounding_runs import (
     QUANTIZING,
     STEPS,
     compute_plainly,
+    count_terms,
     round_differently,
 )
+from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 
 #: Elements of the largest tensor whose selections are recorded: 32 MB of float64.
@@ -232,10 +235,14 @@ _PLAIN_FACTOR = 2.0
 _LUCK = 2.0
 #: Runs with other rounding. Each row of a batch needs one with the choice of the file.
 _ROUNDINGS, _CHOICES = 8, 24
+#: What the runs of a review after the first choice of each sample may cost: about 50 seconds.
+_MOST_COST = 1 << 29
+#: Terms of sums that take as long as the other rounding of an element.
+_TERMS = 128
 #: PyTorch's error for special values, as a share of the larger usual scale. The usual one is 1e-6.
 _LARGEST_SPECIAL_NOISE = 1.5e-4
 #: Statuses of a file with other values than PyTorch's.
-_DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
+DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
 #: A larger difference from float64, as a share of the scale, is no rounding.
 _LARGEST_SHARE = 1e-3
 
@@ -276,7 +283,7 @@ class _Reviewer:
 
 def is_worth_review(record: Record, reference: Reference) -> bool:
     """Return True if a review may change the verdict: the file runs and its values differ."""
-    is_red = record.status in _DOUBTFUL and record.stage is Stage.PARITY
+    is_red = record.status in DOUBTFUL and record.stage is Stage.PARITY
     failed = _list_failed_checks(record)
     # A check that compares no values has no figure.
     is_compared = bool(failed) and all("of_limit" in result.metrics for result in failed)
@@ -284,7 +291,7 @@ def is_worth_review(record: Record, reference: Reference) -> bool:
 
 
 def _list_failed_checks(record: Record) -> list[CheckResult]:
-    doubtful = [result for result in record.checks if result.status in _DOUBTFUL]
+    doubtful = [result for result in record.checks if result.status in DOUBTFUL]
     # `power` is about the outputs of PyTorch, not about a file that may be right.
     return [one for one in doubtful if one.status is Status.FAIL or "of_limit" in one.metrics]
 
@@ -425,18 +432,22 @@ def _review_special_samples(
         elif sample.special in ("constant", "rising") or (sample.special and has_steps):
             _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
             exact = run_in_float64(float64_model, reviewer.spec, inputs)
-            rounded = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
-            rounded.append(reviewer.run(inputs, compute_plainly()))
-            others = [each for each in rounded if each is not None]
-            runs = others if exact is None else [exact, *others]
             # Without a signal, such as equal values less their mean, the output is rounding.
             has_signal = all(
                 compute_scale(each) or not compute_scale(plain)
                 for each, plain in zip(exact or (), outputs, strict=False)
             )
-            if not has_signal or not all(
-                reviewer.are_near(inputs, outputs, each, usual) for each in runs
-            ):
+            others: list[Outputs] = []
+            is_stable = has_signal
+            modes = [partial(round_differently, seed) for seed in range(_ROUNDINGS)]
+            for create in (None, *modes, compute_plainly):
+                if not is_stable:
+                    break
+                run = reviewer.run(inputs, create()) if create else exact
+                if run is not None:
+                    is_stable = reviewer.are_near(inputs, outputs, run, usual)
+                    others += [run] if create else []
+            if not is_stable:
                 del samples[sample.index]
                 continue
             if exact is None or not others:  # torch.cond accepts no dispatch mode
@@ -534,12 +545,23 @@ def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference
     Near values may have another order there, so that a model selects others of them.
     """
     samples = {sample.index: sample for sample in reference.samples}
-    for sample, inputs in reviewer.list_samples(reference):
-        usual = reviewer.run(inputs, nullcontext())
+    tried = list(reviewer.list_samples(reference))
+    budget = float(_MOST_COST)
+    omitted = 0
+    for number, (sample, inputs) in enumerate(tried):
+        cost = _RunCost()
+        usual = reviewer.run(inputs, create_mode(cost.add))
         other_runs: list[Outputs] = []
+        # Each sample may use its part of what the earlier ones left.
+        part = budget / (len(tried) - number)
         for seed in range(_CHOICES):
             if seed >= _ROUNDINGS and not other_runs:
                 break  # rounding changes no choice of this sample
+            if other_runs and part < cost.elements:
+                omitted += _CHOICES - seed
+                break
+            part -= cost.elements
+            budget -= cost.elements
             with SelectionRecorder().watch():  # the order of ONNX among equal values
                 outputs = reviewer.run(inputs, round_differently(seed))
             known = [usual, *other_runs]
@@ -553,7 +575,28 @@ def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference
             values = [[to_value(output) for output in outputs] for outputs in other_runs]
             write_rounded_outputs(path, values)
             samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
-    return reference.model_copy(update={"samples": tuple(samples.values())})
+    text = f"{omitted} of {len(tried) * _CHOICES} runs with other rounding, because they are slow"
+    update = {"samples": tuple(samples.values()), "unmeasured": text if omitted else ""}
+    return reference.model_copy(update=update)
+
+
+@dataclass(slots=True)
+class _RunCost:
+    """What a run with other rounding takes, by its elements.
+
+    A measured time would change the verdict if the machine is busy.
+    """
+
+    elements: float = 0.0
+
+    def add(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute an operator and add its elements and the terms of its sums."""
+        result = func(*args, **kwargs)
+        for each in internals.tree_leaves(result):
+            if isinstance(each, torch.Tensor):
+                terms = count_terms(str(read_schema(func).name), args)
+                self.elements += each.numel() * (1 + terms / _TERMS)
+        return result
 
 
 def describe_selection(

@@ -84,6 +84,15 @@ _CONDITIONED = QUANTIZING | frozenset(
 _INTEGER_BITS = 24
 
 
+def count_terms(name: str, args: tuple[Any, ...]) -> int:
+    """Return the number of products in each element of a matrix product or a convolution."""
+    factors = [each for each in args if isinstance(each, torch.Tensor) and each.ndim > 1]
+    if name not in _SUMS or len(factors) < 2 or not factors[-1].numel():
+        return 0
+    is_convolution = name in ("aten::convolution", "aten::_convolution")
+    return factors[1][0].numel() if is_convolution else factors[-1].shape[-2]
+
+
 @contextmanager
 def round_differently(seed: int) -> Iterator[None]:
     """Change the results of operators with rounding inside by a few units in the last place."""
@@ -93,9 +102,9 @@ def round_differently(seed: int) -> Iterator[None]:
     def change(value: Any, size: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
-        share = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        error = share.to(value.device) * (units * torch.finfo(value.dtype).eps) * size.abs()
-        return (value.double() + error).to(value.dtype)  # a sum without terms stays 0
+        share = torch.rand(value.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1)
+        error = share.to(value.device).mul_(units * torch.finfo(value.dtype).eps).mul_(size.abs())
+        return error.add_(value).to(value.dtype)  # a sum without terms stays 0
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = str(read_schema(func).name)
@@ -124,16 +133,23 @@ def _remove_exact_sums(sizes: torch.Tensor, args: tuple[Any, ...], count: int) -
         args: The factors of the terms.
         count: The number by which each sum is divided.
     """
-    tensors = [each for each in internals.tree_leaves(args) if isinstance(each, torch.Tensor)]
-    known = []
-    for tensor in tensors:
-        # The binary digits after the point, if there are at most 8.
-        scaled = ((bits, tensor * 2**bits) for bits in (0, 2, 8))
-        known += [bits for bits, each in scaled if torch.equal(each, each.round())][:1]
-    if sizes.dtype is not torch.float32 or len(known) < len(tensors) or count & (count - 1):
+    if sizes.dtype is not torch.float32 or count & (count - 1):
         return sizes
-    largest = 2.0 ** (_INTEGER_BITS - sum(known)) / count
+    largest = 2.0**_INTEGER_BITS / count
+    for tensor in internals.tree_leaves(args):
+        if isinstance(tensor, torch.Tensor):
+            digits = next((bits for bits in (0, 2, 8) if _has_digits(tensor, bits)), None)
+            if digits is None:
+                return sizes
+            largest /= 2**digits
     return torch.where(sizes <= largest, torch.zeros_like(sizes), sizes)
+
+
+def _has_digits(tensor: torch.Tensor, count: int) -> bool:
+    """Return True if no element has more than so many binary digits after the point."""
+    first = tensor.reshape(-1)[:1024]  # few elements show it for most tensors
+    parts = (each * 2**count for each in (first, tensor))
+    return all(torch.equal(each, each.round()) for each in parts)
 
 
 def _remove_sign(value: Any) -> Any:

@@ -10,12 +10,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from exporter.checks.protocol import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
-from exporter.records.record import CheckResult, Record, Stage, Status
+from exporter.records.record import UNMEASURED_NOTE, CheckResult, Record, Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference import review
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.reference.review import is_worth_review, review_reference
 from tests.traps.ends import ENDS
+from tests.traps.prove import export
 from tests.traps.ties import TIES
 from tests.traps.trap import ROOT as TRAP_ROOT
 from tests.unit.factory import make_record
@@ -127,3 +128,28 @@ def test_equal_values_need_a_stable_result(name: str, is_omitted: bool, tmp_path
     kept = {sample.name for sample in reviewed.samples}
     omitted = {sample.name for sample in first.samples} - kept
     assert omitted == ({"equal values of x", "rising values of x"} if is_omitted else set())
+
+
+def test_slow_runs_end_after_the_first_other_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SPECS["label of two sums that differ by rounding"]
+    _, complete = run_review(spec, tmp_path / "complete", float("inf"))
+    assert not complete.unmeasured
+    monkeypatch.setattr(review, "_MOST_COST", 0)
+    _, reviewed = run_review(spec, tmp_path / "slow", float("inf"))
+    path = JobFolder(tmp_path / "slow").sample(0)
+    assert len(read_sample(path, spec).rounded_outputs) == 1
+    assert hash_sample(path) == reviewed.samples[0].sha256
+    assert "runs with other rounding, because they are slow" in reviewed.unmeasured
+
+
+@pytest.mark.parametrize("cost", [0, review._MOST_COST])
+def test_a_red_file_names_the_runs_that_are_left_out(
+    cost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "_MOST_COST", cost)
+    spec = SPECS["label of two sums that differ by more"]
+    (record,) = export(spec, tmp_path)
+    notes = [note for note in record.notes if note.startswith(UNMEASURED_NOTE)]
+    assert (record.status, len(notes)) == (Status.FAIL, 0 if cost else 1)

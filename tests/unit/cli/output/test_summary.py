@@ -20,7 +20,14 @@ from exporter.pipeline.decisions import Decisions
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import parse_cell
-from exporter.records.record import INITIAL_WEIGHTS, MissingOperator, Record, Stage, Status
+from exporter.records.record import (
+    INITIAL_WEIGHTS,
+    UNMEASURED_NOTE,
+    MissingOperator,
+    Record,
+    Stage,
+    Status,
+)
 from exporter.report.rows.cells import list_initial_models
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
@@ -212,3 +219,10 @@ def test_the_next_step_is_the_last_line(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines()[-1] == "next: compare"
     print_summary(summary)
     assert "next:" not in capsys.readouterr().out
+
+
+def test_runs_that_a_review_left_out_are_named() -> None:
+    note = f"{UNMEASURED_NOTE}66 of 120 runs"
+    red = make_record("a/9/cpu", Status.INCONCLUSIVE).model_copy(update={"notes": (note,)})
+    assert (f"a: {note}", None) in summarize(red).lines
+    assert not any(UNMEASURED_NOTE in line for line, _ in summarize().lines)
