@@ -26,6 +26,7 @@ from exporter.cli.output.terminal import (
     print_problem,
 )
 from exporter.core.errors import (
+    KEPT,
     ExitCode,
     ExporterError,
     StoppedByFailure,
@@ -285,7 +286,7 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         error.show()
         return ExitCode.MANIFEST
     except (KeyboardInterrupt, click.Abort) as end:
-        return _report_interrupt(end.__cause__ or end, "".join(arguments[:1]))
+        return _report_interrupt(end.__cause__ or end)
     except (_ClosedPipe, BrokenPipeError, SystemExit) as end:
         # click exits if its help has no reader, or after it completed a command line for a shell.
         if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
@@ -310,17 +311,12 @@ def _is_output_closed() -> bool:
     return bool(poll.poll(0))
 
 
-#: Commands that keep the finished results of an export that ends early.
-_EXPORTING = frozenset({"export", "rehearse", "evidence"})
-
-
-def _report_interrupt(reason: BaseException, command: str) -> int:
+def _report_interrupt(reason: BaseException) -> int:
     """Print why the command ended early. click raises its own exception from the interrupt."""
     if isinstance(reason, StoppedByFailure):
-        print_error(f"stopped at {reason}; finished results are kept, tables are not written")
+        print_error(f"stopped at {reason}; {KEPT}, tables are not written")
         return ExitCode.RED
-    is_kept = command in _EXPORTING
-    print_error("interrupted; finished results are kept" if is_kept else "interrupted")
+    print_error("; ".join(("interrupted", *getattr(reason, "__notes__", ()))))
     return _INTERRUPTED
 
 

@@ -99,6 +99,10 @@ class ExporterError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+#: The note of an interrupt that ended an export with results.
+KEPT = "finished results are kept"
+
+
 class StoppedByFailure(KeyboardInterrupt):
     """The export was interrupted because a cell is red; the text is the cell."""
 

@@ -119,9 +119,7 @@ def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
     """Yield a line for each text about variables, reads and traces, with the models."""
     models: dict[str, dict[str, None]] = {}
     for record in records:
-        texts = [
-            note for note in record.notes if note.startswith((WITHHELD_NOTE, UNMEASURED_NOTE))
-        ]
+        texts = [note for note in record.notes if note.startswith((WITHHELD_NOTE, UNMEASURED_NOTE))]
         if record.status is Status.PASS:
             for note in record.notes:
                 if TRACED_BRANCH in note:
