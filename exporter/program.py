@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from exporter.cache.states import have_tools_changed
-from exporter.core.errors import KEPT, ExporterError, StoppedByFailure
+from exporter.core.errors import RESULTS_NOTE, ExporterError, StoppedByFailure
 from exporter.core.files import read_regular_file, write_text
 from exporter.export_options import ExportOptions, make_engine
 from exporter.manifest import Manifest, Project, load_layers
@@ -194,7 +194,7 @@ def run_plan(
                         _record(build, proof)
                     records = [stored.get(planned.cell) for planned in decisions.to_run]
                     if decisions.hits or any(each and validator.is_valid(each) for each in records):
-                        interrupt.add_note(KEPT)
+                        interrupt.add_note(RESULTS_NOTE)
                     raise
             _report(observer, store.finish() if store else ())
         finally:

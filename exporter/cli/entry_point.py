@@ -26,7 +26,7 @@ from exporter.cli.output.terminal import (
     print_problem,
 )
 from exporter.core.errors import (
-    KEPT,
+    RESULTS_NOTE,
     ExitCode,
     ExporterError,
     StoppedByFailure,
@@ -314,7 +314,7 @@ def _is_output_closed() -> bool:
 def _report_interrupt(reason: BaseException) -> int:
     """Print why the command ended early. click raises its own exception from the interrupt."""
     if isinstance(reason, StoppedByFailure):
-        print_error(f"stopped at {reason}; {KEPT}, tables are not written")
+        print_error(f"stopped at {reason}; {RESULTS_NOTE}, tables are not written")
         return ExitCode.RED
     print_error("; ".join(("interrupted", *getattr(reason, "__notes__", ()))))
     return _INTERRUPTED

@@ -100,7 +100,7 @@ class ExporterError(Exception):
 
 
 #: The note of an interrupt that ended an export with results.
-KEPT = "finished results are kept"
+RESULTS_NOTE = "finished results are kept"
 
 
 class StoppedByFailure(KeyboardInterrupt):

@@ -20,11 +20,11 @@ from exporter.cli import entry_point as entry
 from exporter.cli.entry_point import NEXT_STEPS
 from exporter.cli.entry_point import exporter as commands
 from exporter.cli.output import terminal
-from exporter.core.errors import KEPT, ExitCode, ExporterError, Location, Problem
+from exporter.core.errors import RESULTS_NOTE, ExitCode, ExporterError, Location, Problem
 
 ROOT = Path(__file__).parents[3]
-KEPT_RESULTS = KeyboardInterrupt()
-KEPT_RESULTS.add_note(KEPT)
+INTERRUPT = KeyboardInterrupt()
+INTERRUPT.add_note(RESULTS_NOTE)
 
 
 def make_failing_command(error: BaseException) -> click.Command:
@@ -60,7 +60,7 @@ def test_problems_are_one_per_line_without_a_traceback(
     ("error", "code", "shown"),
     [
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (KEPT_RESULTS, 130, "interrupted; finished results are kept\n"),
+        (INTERRUPT, 130, "interrupted; finished results are kept\n"),
         (OSError(errno.ENOSPC, "", "build/x"), 4, "build/x: No space left on device"),
         (PermissionError(errno.EACCES, ""), 4, "Permission denied"),
         (OSError(errno.ENOENT, ""), 70, "Traceback"),

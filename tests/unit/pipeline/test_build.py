@@ -8,7 +8,7 @@ import pytest
 
 from exporter import program
 from exporter.cache.states import hash_source, read_package_state
-from exporter.core.errors import KEPT, ExitCode, ExporterError, StoppedByFailure
+from exporter.core.errors import RESULTS_NOTE, ExitCode, ExporterError, StoppedByFailure
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
@@ -174,7 +174,7 @@ def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> N
     project = manifest(tmp_path)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_plan(project, make_plan(project), FakeEngine(interrupted), log)
-    assert caught.value.__notes__ == [KEPT]
+    assert caught.value.__notes__ == [RESULTS_NOTE]
     assert log.statuses() == {"tiny/17/cpu": "pass"}
     assert [str(r.cell) for r in read_results(project).records] == ["tiny/17/cpu"]
     assert (tmp_path / "build/tiny/17.onnx").exists()
