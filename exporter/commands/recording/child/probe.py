@@ -57,7 +57,7 @@ _ELEMENTS, _LARGEST = 1 << 20, 1 << 11
 #: Differences of sizes: powers of two, and the strides of images.
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 #: Smallest sizes that are tried, in steps of an axis.
-_SMALLEST = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_SMALLEST = (1, 2, 3, *(n << k for k in range(1, 10) for n in (2, 3)))
 _BATCH = "batch"
 #: Names of inputs with old tokens, such as `past_key_values_0_1` and `k_cache`.
 _CACHE = re.compile(r"past|cache|(^|_)(kv|keys?|values?|memory)(_|$)")
@@ -444,7 +444,7 @@ class _Prober:
         calls: list[tuple[torch.Tensor, int]] = []
 
         def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if func is torch.nn.functional.embedding:
+            if func in (torch.nn.functional.embedding, torch.nn.functional.embedding_bag):
                 values = dict(zip(("input", "weight"), args, strict=False)) | kwargs
                 calls.append((values["input"].detach().clone(), values["weight"].shape[0]))
             return func(*args, **kwargs)

@@ -58,6 +58,20 @@ class Selected(nn.Module):
         return x[x > 0]
 
 
+class Long(nn.Module):
+    def forward(self, wave):
+        return wave.unfold(1, 70, 10).sum(1)
+
+
+class Bag(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(50, 4)
+
+    def forward(self, items):
+        return self.bag(items)
+
+
 class Best(nn.Module):
     def forward(self, image):
         assert image.shape[1] == 3
@@ -286,6 +300,17 @@ def test_a_number_of_pixels_limits_height_and_width(tmp_path: Path) -> None:
     assert result.inputs == (("batch", 3, "height", "width"),)
     assert result.axes == {"batch": {}, "height": {"min": 8}, "width": {"min": 8}}
     assert result.outputs[0].shape == ("batch", 10)
+
+
+def test_a_smallest_size_is_not_the_observed_one(tmp_path: Path) -> None:
+    result = run(tmp_path, "Long", '{ name = "wave", shape = [2, 800] }')
+    assert result.axes == {"batch": {}, "length": {"min": 96}}
+
+
+def test_a_bag_of_embeddings_has_rows(tmp_path: Path) -> None:
+    fill = 'dtype = "int64", fill = { randint = [0, 9] }'
+    result = run(tmp_path, "Bag", f'{{ name = "items", shape = [2, 6], {fill} }}')
+    assert result.rows == {"items": 50}
 
 
 def test_lengths_follow_the_size_of_their_rows(tmp_path: Path) -> None:
