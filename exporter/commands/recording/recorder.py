@@ -239,14 +239,16 @@ class _Draft:
             observation = observation.model_copy(update=fields)
         if observation.problem:
             return PreparedEntry(id=self.id, problem=observation.problem), ()
-        problem = observation.construction.reason or "no source was observed"
+        problems = list[str]()
         for source, final in zip(staged, finals, strict=True):
             spec, probe = self._try_source(source, observation)
             if not isinstance(spec, str):
                 prepared = self._write_changes(final, observation, probe)
                 drawn = observation.state if probe.is_drawn else ""
                 return replace(prepared, drawn_weights=drawn), (spec,)
-            problem = spec
+            problems.append(spec.rstrip("."))
+        problem = observation.construction.reason or "no source was observed"
+        problem = "; ".join(dict.fromkeys(problems)) or problem
         if observation.has_trained:
             problem += "; the script trains before its export, so no export runs it again: move "
             problem += "the class, or a function that builds the model, to a module of its own"
