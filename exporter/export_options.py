@@ -16,7 +16,7 @@ from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.required_packages import require_own_checkout
 from exporter.planning import EVERYTHING, Selection
-from exporter.planning.plan import Plan, Shard, make_plan, select_shard
+from exporter.planning.plan import Plan, Shard, add_chains, add_links, make_plan, select_shard
 from exporter.processes import ProcessStarter
 from exporter.records.record import CellId
 
@@ -87,6 +87,8 @@ class ExportOptions(BuildOptions):
             plan = _select(plan, red, "no selected cell is red in its last result")
         if revision := self.selection.changed:
             plan = _select(plan, *find_changed_cells(manifest, plan, revision, environment))
+            plan = add_chains(plan)
+        plan = add_links(plan)
         return select_shard(plan, self.shard) if self.shard else plan
 
 

@@ -13,10 +13,30 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.core.device_name import DeviceName
 from exporter.core.files import CELL_LIMIT, write_text
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items, Measured
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import CellId, Record, Route, Stage
+
+#: The first letters of the parts of a chain's fingerprint that are the states of its links.
+_LINK_PREFIX = "link."
+
+
+class LinkState(FrozenModel):
+    """The result of a link of a chain on one device."""
+
+    model: str
+    device: DeviceName
+    state: str
+    """The hash of its file if it is green, else its status."""
+    problem: str = ""
+    """Why it is not green."""
+
+
+def get_link_parts(links: Iterable[LinkState]) -> dict[str, str]:
+    """Return the parts of the fingerprint of a chain that are the states of its links."""
+    return {f"{_LINK_PREFIX}{link.model}": link.state for link in links}
 
 
 class OpsetJob(FrozenModel):
@@ -28,6 +48,8 @@ class OpsetJob(FrozenModel):
     reuse_from: str = ""
     """The model whose file is up to date, so that only the checks run: this one under its current
     or former name. Empty if the file must be exported."""
+    links: Items[LinkState] = ()
+    """The links of a chain on each of the devices, in their order."""
 
 
 class Job(FrozenModel):
@@ -49,6 +71,8 @@ class Job(FrozenModel):
     """The shared part of all records' fingerprints; see `cache/fingerprint.py`."""
     device_parts: dict[str, dict[str, str]] = Field(default_factory=dict)
     """The parts of the fingerprints for each device, by its name."""
+    links: Items[ModelSpec] = ()
+    """The entries of the links, if the model is a chain."""
 
     @property
     def kernels(self) -> Path:
@@ -56,7 +80,14 @@ class Job(FrozenModel):
         return Path(self.build) / ".kernels"
 
     def make_fingerprint(self, cell: CellId) -> dict[str, str]:
-        return self.fingerprint | {"device": "", **self.device_parts.get(cell.device, {})}
+        links = (
+            link
+            for opset in self.opsets
+            for link in opset.links
+            if (opset.opset, link.device) == (cell.opset, cell.device)
+        )
+        parts = {"device": "", **self.device_parts.get(cell.device, {})}
+        return self.fingerprint | parts | get_link_parts(links)
 
     def cells(self) -> tuple[CellId, ...]:
         return tuple(cell for opset in self.opsets for cell in self.list_opset_cells(opset))
@@ -82,8 +113,8 @@ class Announcement(FrozenModel):
     """Whether the records of the cells are written, and the worker searches the causes."""
 
 
-#: Matches the names that `format_weights_name` returns.
-WEIGHTS_PATTERN = r"weights-[0-9a-f]{16}\.(?:safetensors|data)"
+#: Matches the names that `format_weights_name` and `format_link_name` return.
+WEIGHTS_PATTERN = r"(?:weights-[0-9a-f]{16}\.(?:safetensors|data)|link-[0-9a-f]{16}\.onnx)"
 
 
 def format_weights_name(sha256: str, *, is_safetensors: bool = True) -> str:
@@ -94,8 +125,15 @@ def format_weights_name(sha256: str, *, is_safetensors: bool = True) -> str:
     return f"weights-{sha256[:16]}.{'safetensors' if is_safetensors else 'data'}"
 
 
+def format_link_name(sha256: str) -> str:
+    """Return the name of the file of a link beside the file of its chain."""
+    return f"link-{sha256[:16]}.onnx"
+
+
 def is_weights_name(name: str, sha256: str) -> bool:
-    return name in {format_weights_name(sha256, is_safetensors=each) for each in (True, False)}
+    """Return whether a file beside an ONNX file has the name of its content."""
+    weights = {format_weights_name(sha256, is_safetensors=each) for each in (True, False)}
+    return name in {*weights, format_link_name(sha256)}
 
 
 @dataclass(frozen=True, slots=True)

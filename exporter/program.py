@@ -30,7 +30,7 @@ from exporter.pipeline.decisions import (
     decide,
 )
 from exporter.pipeline.device_environments import create_environments
-from exporter.pipeline.engine import Engine, end_jobs
+from exporter.pipeline.engine import Engine, Task, end_jobs
 from exporter.pipeline.noop_snapshot import NoopInputs, collect_inputs, read_filesystem_clock
 from exporter.pipeline.required_packages import require_packages
 from exporter.pipeline.schedule import Cost, estimate_costs, make_jobs, make_tasks
@@ -40,6 +40,7 @@ from exporter.pipeline.toolchain_export import export_parts
 from exporter.planning.plan import (
     Plan,
     Shard,
+    add_links,
     make_plan,
 )
 from exporter.processes import ProcessStarter
@@ -109,7 +110,7 @@ def export(
     inputs, has_tables = None, options.selection.is_everything or not results.missing
     if options.shard:
         build_path = BuildFolder.from_project(project).path
-        complete_plan = make_plan(manifest, options.selection)
+        complete_plan = add_links(make_plan(manifest, options.selection))
         write_shard_note(build_path, options.shard, complete_plan)
     elif not options.build and has_tables:
         for warning in write_reports(manifest, results.run):
@@ -253,10 +254,17 @@ def _prove(
         # A copy would keep the cached index of the other models.
         manifest = Manifest(project=project, models=models, problems=build.manifest.problems)
         build = replace(build, manifest=manifest)
-        jobs = make_jobs(manifest, replace(decisions, to_run=to_build), stored.build, fingerprints)
         count_nodes = partial(_count_accepted_nodes, project)
-        tasks = make_tasks(jobs, costs, stored.build, build.engine.workers, count_nodes)
-        yield from Supervisor(build, tasks).run()
+
+        def make_model_tasks(*, are_chains: bool) -> list[Task]:
+            cells = tuple(each for each in to_build if bool(each.links) is are_chains)
+            part = replace(decisions, to_run=cells)
+            jobs = make_jobs(manifest, part, stored.build, fingerprints, build.find_valid)
+            return make_tasks(jobs, costs, stored.build, build.engine.workers, count_nodes)
+
+        # A chain runs the files of its links, which are in place after all other models.
+        make_chains = partial(make_model_tasks, are_chains=True)
+        yield from Supervisor(build, make_model_tasks(are_chains=False), make_chains).run()
     if len(to_build) < len(decisions.to_run):
         export_parts(build, decisions)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
@@ -13,7 +13,9 @@ from onnx import ModelProto, TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.core.files import hash_file, open_regular_file
+from exporter.jobs import is_weights_name
 from exporter.records.record import Artifact
+from exporter.runtimes.chain import LinkFile, list_links
 from exporter.runtimes.graph_walk import (
     iter_initializers,
     iter_nodes,
@@ -56,6 +58,12 @@ def measure_artifact(path: Path, model_id: str) -> Artifact:
         UnreadableModel: if the file is missing or is not an ONNX file.
     """
     proto = read_model(path)
+    if links := list_links(proto):
+        return _measure_chain(path, model_id, proto, links)
+    return _measure_file(path, model_id, proto)
+
+
+def _measure_file(path: Path, model_id: str, proto: onnx.ModelProto) -> Artifact:
     names = list_external_files(proto)
     external = [path.parent / name for name in names]
     imports = {normalize_domain(item.domain): item.version for item in proto.opset_import}
@@ -78,6 +86,47 @@ def measure_artifact(path: Path, model_id: str) -> Artifact:
         ),
         operators=dict(sorted(operators.items())),
     )
+
+
+def _measure_chain(
+    path: Path, model_id: str, proto: onnx.ModelProto, links: Sequence[LinkFile]
+) -> Artifact:
+    """Return the properties of a chain: those of its links together."""
+    names = sorted({link.file for link in links})
+    paths = {name: path.parent / name for name in names}
+    files = {name: _measure_file(each, model_id, read_model(each)) for name, each in paths.items()}
+    data = sorted({name for each in files.values() for name in each.external_data})
+    imports: dict[str, int] = {}
+    operators: Counter[str] = Counter()
+    for link in links:
+        operators.update(files[link.file].operators)
+        for domain, version in files[link.file].opset_imports.items():
+            imports[domain] = max(version, imports.get(domain, 0))
+    return Artifact(
+        file=f"{model_id}/{path.name}",
+        sha256=hash_file(path),
+        bytes=sum((path.parent / name).stat().st_size for name in (path.name, *names, *data)),
+        external_data=(*names, *data),
+        ir_version=proto.ir_version,
+        opset_imports=dict(sorted(imports.items())),
+        nodes=sum(each.nodes for each in files.values()),
+        parameters=sum(each.parameters for each in files.values()),
+        operators=dict(sorted(operators.items())),
+    )
+
+
+def find_link_problems(proto: ModelProto, folder: Path) -> Iterator[str]:
+    """Yield the problems of the files of a chain's links; there are none in another file."""
+    for link in list_links(proto):
+        path = folder / link.file
+        subject = f"the file of the link '{link.id}', {link.file},"
+        if PurePosixPath(link.file).name != link.file or not path.is_file() or path.is_symlink():
+            yield f"{subject} is missing"
+        elif not is_weights_name(link.file, hash_file(path)):
+            yield f"{subject} is not the file that was proved"
+        else:
+            external = find_external_data_problems(read_model(path), folder)
+            yield from (f"{subject}: {problem}" for problem in external)
 
 
 #: Packed types -> values in one byte.

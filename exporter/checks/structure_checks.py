@@ -15,6 +15,7 @@ from exporter.checks import weight_checks
 from exporter.checks.model_file import (
     UnreadableModel,
     find_external_data_problems,
+    find_link_problems,
     find_misplaced_weights,
     read_model,
 )
@@ -24,6 +25,8 @@ from exporter.manifest import Device, Dim, Input, ModelSpec, Output
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import find_first_release, find_limits, format_release
 from exporter.manifest.syntax.values import find_lowest_release, format_key
+from exporter.runtimes.chain import DOMAIN as LINK_DOMAIN
+from exporter.runtimes.chain import list_links
 from exporter.runtimes.graph_walk import (
     find_needed_names,
     format_dtype,
@@ -47,7 +50,11 @@ def check_wellformed(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     complete file inside the folder, and not a link. Every file is in fact loaded from another
     folder. The checks run in the private folder of the job, which is renamed when they are done.
     """
-    data_problems = tuple(find_external_data_problems(proto, checked.path.parent))
+    folder = checked.path.parent
+    data_problems = (
+        *find_external_data_problems(proto, folder),
+        *find_link_problems(proto, folder),
+    )
     if data_problems:
         yield from data_problems  # the checker would report the same again
         return
@@ -74,13 +81,13 @@ _ONNX = frozenset({"ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx
 
 
 def find_foreign_operators(proto: ModelProto) -> Operators:
-    """Return operators that neither ONNX nor a function of the file defines."""
+    """Return operators that neither ONNX nor a function of the file defines, without links."""
     functions = index_functions(proto)
     operators: dict[str, set[str]] = {}
     for node in iter_nodes(proto):
         key = get_operator_key(node)
         domain = key[0]
-        if domain and domain not in _ONNX and key not in functions:
+        if domain and domain not in {*_ONNX, LINK_DOMAIN} and key not in functions:
             operators.setdefault(domain, set()).add(node.op_type)
     return {domain: tuple(sorted(operators[domain])) for domain in sorted(operators)}
 
@@ -426,9 +433,14 @@ def explain_missing_kernel(checked: CheckedFile, device: Device) -> str:
     fault, and not this machine.
     """
     try:
-        operators = find_foreign_operators(read_model(checked.path))
+        proto = read_model(checked.path)
+        files = [read_model(checked.path.with_name(link.file)) for link in list_links(proto)]
     except UnreadableModel:
         return ""
+    operators: dict[str, tuple[str, ...]] = {}
+    for each in files or [proto]:
+        for domain, names in find_foreign_operators(each).items():
+            operators[domain] = tuple(sorted({*operators.get(domain, ()), *names}))
     row, kernels = device.row, checked.kernels
     if row.explains_kernels or (row.kernels == "ort_library" and kernels.libraries):
         return ""  # the operators in libraries are unknown

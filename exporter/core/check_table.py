@@ -71,6 +71,7 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-killed": {"status": "killed"},
     "E-timeout": {"status": "timeout"},
     "E-crash": {"status": "crash"},
+    "E-chain": {"message": r".*\bthe link '|each link is right "},
     "E-pass": {"message": r"(.*\": )?pass \d+ of \d+ \("},
     "E-entry": {"stage": "source", "message": r"\S+\.toml(:\d+)?: "},
     "E-contract": {"status": "fail", "place": r"source |parity .*PyTorch itself fails on "},

@@ -31,6 +31,7 @@ from exporter.manifest.rules import (
 )
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
 from exporter.manifest.rules.call_rules import resolve_call_paths, resolve_containers
+from exporter.manifest.rules.chain import resolve_chains
 from exporter.manifest.rules.custom_op_rules import resolve_custom_ops
 from exporter.manifest.rules.inheritance import InheritanceGraph, InheritedEntry
 from exporter.manifest.rules.input_cases import resolve_cases
@@ -313,7 +314,7 @@ def load_layers(
     for file in files:
         check_shared_axes(file.defaults, entries)
     _check_former_ids(graph, entries)
-    specs = [resolve_model(entry) for entry in entries]
+    specs = resolve_chains(entries, [resolve_model(entry) for entry in entries])
     invalid_ids = _find_invalid_ids(graph)
     problems.include_entries(entries, invalid_ids)
     if files and not graph.entries and not problems:

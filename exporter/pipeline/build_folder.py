@@ -481,6 +481,8 @@ def remove_unrecorded_files(records: FolderRecords) -> None:
     job_folder = records.folder
     opsets = {cell.opset for cell in records.by_cell}
     recorded = {job_folder.model(opset) for opset in opsets}
+    artifacts = (record.artifact for record in records.by_cell.values() if record.artifact)
+    recorded |= {job_folder.path / name for each in artifacts for name in each.external_data}
     for path in job_folder.path.glob("*.onnx"):
         if path not in recorded:
             path.unlink()

@@ -29,13 +29,13 @@ from exporter.cache.fingerprint import (
 from exporter.cache.states import read_tool_parts, read_tool_versions
 from exporter.core.device_name import DeviceName
 from exporter.core.frozen_model import FrozenModel
-from exporter.jobs import JobFolder
+from exporter.jobs import JobFolder, LinkState, get_link_parts
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import (
     StoredRecords,
 )
 from exporter.pipeline.device_environments import locate_environment
-from exporter.planning.plan import Plan, PlannedCell, apply_expectations
+from exporter.planning.plan import Plan, PlannedCell, apply_expectations, order_links_first
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.virtual_environments import find_environment
 
@@ -173,13 +173,40 @@ class RecordValidator:
         return apply_expectations(self.manifest.find_model(record.cell.model), record)
 
 
-def find_lost_proof(
-    record: Record, manifest: Manifest, find: Callable[[CellId], Record | None]
-) -> str:
-    """Return why a short proof proves nothing, or "" if the proof that it relies on is valid.
+def find_link_states(
+    manifest: Manifest, find: Callable[[CellId], Record | None], cell: CellId
+) -> tuple[LinkState, ...]:
+    """Return the current results of the links of a chain, in the cells of its opset and device.
 
     `find`: Return the valid record of a cell.
     """
+    states = []
+    for link in manifest.find_model(cell.model).chain:
+        link_cell = cell.model_copy(update={"model": link.id})
+        record = find(link_cell)
+        state, problem = "missing", f"{link_cell} has no valid result"
+        if record and record.status is Status.PASS and record.artifact:
+            state, problem = record.artifact.sha256, ""
+        elif record:
+            state = str(record.status)
+            problem = f"{link_cell} is {record.status}: {record.message}"
+        states.append(LinkState(model=link.id, device=cell.device, state=state, problem=problem))
+    return tuple(states)
+
+
+def find_lost_proof(
+    record: Record, manifest: Manifest, find: Callable[[CellId], Record | None]
+) -> str:
+    """Return why a record proves nothing without other records, or "" if those are valid.
+
+    A short proof relies on that of another device, and a chain on the files of its links.
+
+    `find`: Return the valid record of a cell.
+    """
+    for link in find_link_states(manifest, find, record.cell):
+        parts = get_link_parts([link])
+        if not parts.items() <= record.fingerprint.items():
+            return f"its link {link.model} has another result or none"
     if not record.proved_on:
         return ""
     devices = manifest.find_model(record.cell.model).devices
@@ -197,7 +224,7 @@ def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidato
     valid: dict[CellId, Record] = {}
     records: list[Record] = []
     missing: dict[CellId, str] = {}
-    for planned in plan.cells:
+    for planned in order_links_first(plan.cells):
         cell = planned.cell
         record = stored.get(cell)
         if planned.skip:
@@ -239,7 +266,7 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
     missing: dict[CellId, str] = {}
     valid: dict[CellId, Record] = {}
     known_parts: dict[tuple[str, str], dict[str, str]] = {}
-    for planned in plan.cells:
+    for planned in order_links_first(plan.cells):
         cell = planned.cell
         if cell not in by_cell:
             missing[cell] = "the last export left no current result of it"
@@ -380,7 +407,7 @@ def decide(
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
     find_valid = partial(find_valid_record, stored, validator, reasons)
-    for planned in plan.to_run:
+    for planned in order_links_first(plan.to_run):
         cell = planned.cell
         record = stored.get(cell)
         if options.force:

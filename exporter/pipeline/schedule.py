@@ -10,9 +10,9 @@ from itertools import groupby
 
 from exporter.cache.fingerprint import THOROUGH
 from exporter.jobs import Job, OpsetJob
-from exporter.manifest import Manifest, Project
+from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.decisions import Decisions, FingerprintCache
+from exporter.pipeline.decisions import Decisions, FingerprintCache, find_link_states
 from exporter.pipeline.engine import Task
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import CellId, Record, Stage
@@ -160,8 +160,12 @@ def make_jobs(
     decisions: Decisions,
     build_folder: BuildFolder,
     fingerprints: FingerprintCache,
+    find: Callable[[CellId], Record | None] = lambda _: None,
 ) -> list[Job]:
-    """Return one job for each model with cells to run, in the order of the manifests."""
+    """Return one job for each model with cells to run, in the order of the manifests.
+
+    `find`: Return the valid record of a cell, of which a chain needs those of its links.
+    """
     jobs = []
     for model, cells in groupby(decisions.to_run, key=lambda planned: planned.cell.model):
         spec = manifest.find_model(model)
@@ -172,7 +176,8 @@ def make_jobs(
             sandbox=manifest.project.sandbox,
             build=str(build_folder.path),
             folder=str(build_folder.create_folder(model).path),
-            opsets=make_opset_jobs(manifest.project, cells, decisions.rechecks),
+            opsets=make_opset_jobs(manifest, cells, decisions.rechecks, find),
+            links=tuple(manifest.find_model(link.id) for link in spec.chain),
             fingerprint=fingerprints.get_model_parts(model) | thorough,
             device_parts={name: fingerprints.get_device_parts(name) for name in spec.devices},
         )
@@ -216,17 +221,21 @@ def make_tasks(
 
 
 def make_opset_jobs(
-    project: Project, cells: Iterable[PlannedCell], rechecks: Mapping[CellId, str]
+    manifest: Manifest,
+    cells: Iterable[PlannedCell],
+    rechecks: Mapping[CellId, str],
+    find: Callable[[CellId], Record | None],
 ) -> tuple[OpsetJob, ...]:
-    """Group cells by the file that they share."""
+    """Group cells by the file that they share; see `make_jobs`."""
     jobs = []
     for (opset, route), group in groupby(cells, key=lambda p: (p.cell.opset, p.route)):
         ids = [planned.cell for planned in group]
         job = OpsetJob(
             opset=opset,
             route=route,
-            devices=tuple(project.find_device(cell.device) for cell in ids),
+            devices=tuple(manifest.project.find_device(cell.device) for cell in ids),
             reuse_from=rechecks[ids[0]] if rechecks.keys() >= {*ids} else "",
+            links=tuple(link for cell in ids for link in find_link_states(manifest, find, cell)),
         )
         jobs.append(job)
     return tuple(jobs)

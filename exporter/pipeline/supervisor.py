@@ -17,7 +17,7 @@ import shutil
 import signal
 import sysconfig
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +50,7 @@ from exporter.pipeline.decisions import (
     Decisions,
     RecordValidator,
     ResultCache,
+    find_valid_record,
 )
 from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task, end_jobs
 from exporter.pipeline.schedule import make_opset_jobs
@@ -251,9 +252,12 @@ class SplitJobs:
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._running: dict[str, set[str]] = {}
+        self._ended: dict[str, list[_EndedJob]] = {}
+        self.add(tasks)
+
+    def add(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             self._running.setdefault(task.job.spec.id, set()).add(task.job.folder)
-        self._ended: dict[str, list[_EndedJob]] = {}
 
     def add_ended(self, job: Job, records: FolderRecords) -> list[_EndedJob]:
         """Add an ended part.
@@ -341,6 +345,10 @@ class Build:
     store: ResultCache | None
     """None if no cell needs the store."""
 
+    def find_valid(self, cell: CellId) -> Record | None:
+        """Return the current valid record of a cell, or None."""
+        return find_valid_record(self.stored, self.validator, (), cell)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
@@ -354,10 +362,18 @@ class Proof:
 
 
 class Supervisor:
-    """Decides the cells of ended jobs."""
+    """Decides the cells of ended jobs.
 
-    def __init__(self, build: Build, tasks: Sequence[Task]) -> None:
+    `make_last`: Return the tasks that need the results of all others.
+    """
+
+    def __init__(
+        self, build: Build, tasks: Sequence[Task], make_last: Callable[[], Sequence[Task]] = list
+    ) -> None:
         self._build = build
+        self._make_last: Callable[[], Sequence[Task]] | None = make_last
+        #: The tasks that did not end.
+        self._open = len(tasks)
         self._planned = {planned.cell for planned in build.plan.cells}
         self._selected = {planned.cell: planned for planned in build.plan.to_run}
         self._queue = deque(tasks)
@@ -377,16 +393,27 @@ class Supervisor:
             ExporterError: ENVIRONMENT, if a worker found that its environment is unusable.
             KeyboardInterrupt: after the finished cells of all models were yielded.
         """
+        self._add_last()
         with closing(self._build.engine.run(self._queue, self)) as results:
             try:
                 for result in results:
+                    self._open -= 1
                     yield from self._accept(result)
+                    self._add_last()
             except KeyboardInterrupt as interrupt:
                 for result in end_jobs(results, interrupt):
                     yield from self._accept(result)
                 for ended in self._split_jobs.list_incomplete():
                     yield from self._finish(ended, interrupted=True)
                 raise
+
+    def _add_last(self) -> None:
+        """Add the last tasks, once, if no other task is open."""
+        if not self._open and self._make_last:
+            tasks, self._make_last = self._make_last(), None
+            self._split_jobs.add(tasks)
+            self._queue.extend(tasks)
+            self._open += len(tasks)
 
     def on_announcement(self, announcement: Announcement) -> None:
         self._build.observer.on_announcement(announcement)
@@ -455,6 +482,7 @@ class Supervisor:
 
     def _add_task(self, job: Job) -> None:
         """Run a job next, within the remaining time of the model."""
+        self._open += 1
         remaining = job.spec.timeout - self._used_seconds[job.folder]
         self._queue.appendleft(Task(job=job, seconds=max(remaining, 1.0)))
 
@@ -465,6 +493,7 @@ class Supervisor:
         """
         self._first_problems.update(problems)
         del self._used_seconds[job.folder]
+        self._open += 1
         self._queue.append(Task(job=job, seconds=job.spec.timeout, is_alone=True))
         count = pluralize(len(problems), "cell")
         first = next(iter(problems.values()))
@@ -494,7 +523,7 @@ class Supervisor:
             folder = str(fresh.folder.path)
             if len(ended) > 1:  # the time of a part is not the time of the complete model
                 del self._used_seconds[folder]
-            opsets = make_opset_jobs(self._build.manifest.project, again, {})
+            opsets = make_opset_jobs(self._build.manifest, again, {}, self._build.find_valid)
             again_job = job.model_copy(update={"folder": folder, "opsets": opsets, "part": 0})
             if postponed:
                 self._add_lone_task(again_job, postponed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -35,6 +35,12 @@ class PlannedCell:
     """The reason why it does not run; empty if it runs."""
     skip_status: Literal[Status.SKIP, Status.UNAVAILABLE] = Status.SKIP
     """Its status if it does not run: the manifest skips it, or its runtime is too old."""
+    links: tuple[str, ...] = ()
+    """The models whose cells of this opset and device it needs, if it is a chain."""
+
+    @property
+    def link_cells(self) -> tuple[CellId, ...]:
+        return tuple(self.cell.model_copy(update={"model": link}) for link in self.links)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,9 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
             route = choose_route(spec, opset)
             for device_name in spec.devices:
                 cell = CellId(model=spec.id, opset=opset, device=device_name)
-                cells.append(_plan_cell(manifest, spec, cell, route))
+                planned = _plan_cell(manifest, spec, cell, route)
+                links = tuple(link.id for link in spec.chain)
+                cells.append(replace(planned, links=links) if links else planned)
     _check_selection(manifest, [planned.cell for planned in cells], selection)
     tags = {spec.id: spec.tags for spec in manifest.models}
     owners = {spec.id: spec.owner for spec in manifest.models}
@@ -86,6 +94,25 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
     return Plan(cells=tuple(cells), selected=selected)
 
 
+def add_chains(plan: Plan) -> Plan:
+    """Return the plan in which the chains of each selected link are selected, too."""
+    selected = {planned.cell for planned in plan.selected}
+    selected |= {each.cell for each in plan.cells if not selected.isdisjoint(each.link_cells)}
+    return replace(plan, selected=tuple(each for each in plan.cells if each.cell in selected))
+
+
+def add_links(plan: Plan) -> Plan:
+    """Return the plan in which the links of each selected chain are selected, too."""
+    selected = {planned.cell for planned in plan.selected}
+    selected |= {cell for planned in plan.selected for cell in planned.link_cells}
+    return replace(plan, selected=tuple(each for each in plan.cells if each.cell in selected))
+
+
+def order_links_first(planned_cells: Iterable[PlannedCell]) -> list[PlannedCell]:
+    """Return the cells in their order, but those of chains after all others."""
+    return sorted(planned_cells, key=lambda each: bool(each.links))
+
+
 def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) -> PlannedCell:
     reasons = (item.reason for item in spec.skip if item.matches(cell.opset, cell.device))
     if reason := next(reasons, ""):
@@ -93,6 +120,12 @@ def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) 
     if cell.device.base in manifest.project.elsewhere:
         reason = "it is measured on other machines only"
         return PlannedCell(cell=cell, route=route, skip=reason, skip_status=Status.UNAVAILABLE)
+    for link in spec.chain:
+        other = manifest.find_model(link.id)
+        planned = _plan_cell(manifest, other, cell.model_copy(update={"model": link.id}), route)
+        if planned.skip:
+            reason = f"its link {link.id} does not run: {planned.skip}"
+            return replace(planned, cell=cell, skip=reason)
     device = manifest.project.find_device(cell.device)
     release, last = device.pinned_release, device.last_opset
     promised = find_lowest_release(spec.consumers)
@@ -119,6 +152,9 @@ def list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
 
 def choose_route(spec: ModelSpec, opset: int) -> Route:
     """Return the exporter and the capture for one opset, with the reason."""
+    if spec.chain:
+        links = ", ".join(link.id for link in spec.chain)
+        return Route(exporter="chain", capture="none", reason=f"the manifest chains {links}")
     if spec.artifact:
         reason = f"the manifest names the file {spec.find_artifact(opset)}"
         return Route(exporter="file", capture="none", reason=reason)
@@ -306,17 +342,26 @@ def _describe(item: Expectation) -> str:
 def assign_models(plan: Plan, shard: Shard) -> tuple[str, ...]:
     """Return the models of a shard, in the order of the plan.
 
-    The models with most cells are assigned first, each to the shard with the fewest cells.
+    The models with most cells are assigned first, each to the shard with the fewest cells. A chain
+    is in the shard of its links.
     """
-    cells = Counter(planned.cell.model for planned in plan.to_run)
     selected = dict.fromkeys(planned.cell.model for planned in plan.selected)
+    groups = {model_id: {model_id} for model_id in selected}
+    for planned in plan.selected:
+        members = groups[planned.cell.model]
+        for link in planned.links:
+            if groups.get(link, members) is not members:
+                members |= groups[link]
+                groups |= dict.fromkeys(members, members)
+    cells = Counter(min(groups[planned.cell.model]) for planned in plan.to_run)
     load = dict.fromkeys(range(1, shard.count + 1), 0)
     assigned = set()
-    for model_id in sorted(selected, key=lambda model_id: (-cells[model_id], model_id)):
+    firsts = {min(group) for group in groups.values()}
+    for model_id in sorted(firsts, key=lambda model_id: (-cells[model_id], model_id)):
         least = min(load, key=lambda index: (load[index], index))
         load[least] += max(cells[model_id], 1)
         if least == shard.index:
-            assigned.add(model_id)
+            assigned |= groups[model_id]
     return tuple(model_id for model_id in selected if model_id in assigned)
 
 

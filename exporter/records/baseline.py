@@ -108,7 +108,7 @@ class CellOutcome(FrozenModel):
     """The check that decides the status."""
     other_checks: Items[str] = ()
     """The other checks that did not pass."""
-    exporter: Literal["dynamo", "torchscript", "transformers", "file"] | None = None
+    exporter: Literal["dynamo", "torchscript", "transformers", "file", "chain"] | None = None
     """None if no file was created."""
     capture: Literal["export", "strict", "draft", "trace", "script", "none"] | None = None
     """None if no file was created."""

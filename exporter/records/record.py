@@ -207,10 +207,11 @@ class Artifact(FrozenModel):
 class Route(FrozenModel):
     """The exporter and the capture of a cell, with the reason for the choice."""
 
-    exporter: Literal["dynamo", "torchscript", "transformers", "file"]
-    """`file`: a finished file, the `artifact` of the manifest, in place of an export."""
+    exporter: Literal["dynamo", "torchscript", "transformers", "file", "chain"]
+    """In place of an export, `file`: a finished file, the `artifact` of the manifest; `chain`: the
+    files of other entries."""
     capture: _Capture
-    """`none` for a finished file."""
+    """`none` without an export."""
     reason: str
     state: _ExportState = "inference"
     """The state of PyTorch during the export."""
@@ -230,8 +231,9 @@ class Route(FrozenModel):
     @property
     def title(self) -> str:
         """The text for tables: `dynamo (export)`, or `finished file`."""
-        is_file = self.exporter == "file"
-        return "finished file" if is_file else f"{self.exporter} ({self.capture})"
+        if self.exporter in ("file", "chain"):
+            return "finished file" if self.exporter == "file" else "chain"
+        return f"{self.exporter} ({self.capture})"
 
 
 class Attempt(FrozenModel):

@@ -20,6 +20,7 @@ from exporter.core.system import IS_LINUX
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
 from exporter.manifest.syntax.runtimes import RUNTIMES
+from exporter.runtimes.chain import ChainSession, read_chain
 from exporter.runtimes.cuda_messages import describe_cuda_failure
 from exporter.runtimes.drivers.driver import (
     Driver,
@@ -232,6 +233,12 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
         LoadFailure: if the runtime does not load the file.
         RuntimeProcessEnd: if the process of the device's environment ended.
     """
+    if chain := read_chain(path):
+        return ChainSession(path, chain, lambda link: _open_file(link, device, kernels))
+    return _open_file(path, device, kernels)
+
+
+def _open_file(path: Path, device: Device, kernels: Kernels) -> Session:
     name = device.runtime
     if name in RUNTIMES:
         return DriverSession(path, device, kernels)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from exporter.cache.states import hash_source
 from exporter.core.files import walk_files
 from exporter.core.text import format_byte_limit
-from exporter.jobs import Job, JobFolder, write_json
+from exporter.jobs import Job, JobFolder, get_link_parts, write_json
 from exporter.pipeline.build_folder import (
     FolderRecords,
     StoredRecords,
@@ -36,6 +36,7 @@ from exporter.pipeline.decisions import (
     RecordValidator,
     ResultCache,
     StoreStatistics,
+    find_link_states,
     find_lost_proof,
     find_valid_record,
 )
@@ -127,26 +128,37 @@ class Store(ResultCache):
 
         The export of another environment restores its cells itself.
         """
-        cells = [each.cell for each in decisions.to_run if stored.build.owns(each.cell)]
-        results = self.find_all(
-            {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
-            lambda record: (
-                validator.is_valid(record)
-                and not validator.find_lost_diagnosis(record)
-                and (record.thorough or not thorough)
-            ),
-        )
+        planned_cells = [each for each in decisions.to_run if stored.build.owns(each.cell)]
+        results: dict[CellId, StoreResult] = {}
         hits: dict[CellId, StoreEntry] = {}
+
+        def is_usable(record: Record) -> bool:
+            is_thorough = record.thorough or not thorough
+            return (
+                is_thorough
+                and validator.is_valid(record)
+                and not validator.find_lost_diagnosis(record)
+            )
 
         def find_valid(cell: CellId) -> Record | None:
             if cell in hits:
                 return hits[cell].record
             return find_valid_record(stored, validator, decisions.reasons, cell)
 
-        for cell, result in results.items():  # in the order of the plan
-            entry = result.entry
-            if entry and not find_lost_proof(entry.record, validator.manifest, find_valid):
-                hits[cell] = entry
+        # The results of links are inputs of a chain.
+        for are_chains in (False, True):
+            inputs = {
+                each.cell: validator.fingerprints.get_cell_parts(each.cell)
+                | get_link_parts(find_link_states(validator.manifest, find_valid, each.cell))
+                for each in planned_cells
+                if bool(each.links) is are_chains
+            }
+            group = self.find_all(inputs, is_usable) if inputs else {}
+            for cell, result in group.items():  # in the order of the plan
+                entry = result.entry
+                if entry and not find_lost_proof(entry.record, validator.manifest, find_valid):
+                    hits[cell] = entry
+            results |= group
         problems = {cell: result.problem for cell, result in results.items() if result.problem}
         reasons = {
             cell: f"{reason}, and {problems[cell]}" if cell in problems else reason

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from exporter.cache.states import read_tool_versions
 from exporter.jobs import OpsetJob
 from exporter.records.record import Stage
-from exporter.worker.export import weight_interface
+from exporter.worker.export import chain_file, weight_interface
 from exporter.worker.export.attempts import (
     Captures,
     ExportedFile,
@@ -46,6 +46,8 @@ Step: TypeAlias = Callable[[], None]
 
 def list_steps(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> list[Step]:
     """Return the steps of the job in their order, one for each file or capture."""
+    if job.output.spec.chain:
+        return [partial(_check_chain, job, opset) for opset in opsets]
     if job.output.spec.artifact:
         return [partial(_check_finished_file, job, opset) for opset in opsets]
     # TorchScript first: its opsets are cheap, and a crash of the capture does not affect them.
@@ -75,6 +77,23 @@ def _check_finished_file(job: PreparedJob, opset: OpsetJob) -> None:
         return
     exported = ExportedFile(route=opset.route, notes=notes)
     FileCheck(job, job.make_opset_export(opset), exported, times).run()
+
+
+def _check_chain(job: PreparedJob, opset: OpsetJob) -> None:
+    """Write the chain of one opset and check it where all of its links are green."""
+    output, times = job.output, StageTimes(job.times)
+    for part, failure in chain_file.split_by_links(opset):
+        output.announce(Stage.CONVERT, (part,))
+        try:
+            if failure:
+                raise failure
+            with times.measure(Stage.CONVERT):
+                notes = chain_file.write_chain(output.job, part, output.spec)
+        except Failure as problem:
+            output.write_failures((part,), problem, times)
+        else:
+            exported = ExportedFile(route=part.route, notes=notes)
+            FileCheck(job, job.make_opset_export(part), exported, times).run()
 
 
 def _export_by_opset(job: PreparedJob, opset: OpsetJob) -> None:

@@ -27,6 +27,7 @@ from exporter.worker.constant_weights import (
     prove_hidden_parts,
 )
 from exporter.worker.diagnosis.explanation import explain_record
+from exporter.worker.diagnosis.links import explain_chain
 from exporter.worker.export.attempts import ExportedFile, OpsetExport
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.passes import work as passes
@@ -67,7 +68,8 @@ class FileCheck:
         with self.times.measure(Stage.STRUCTURE):
             self.constant = find_constant_weights(
                 self.job.model,
-                self.job.reference.constant_weights,
+                # Each link is compared with other values of its own weights.
+                () if self.job.output.spec.chain else self.job.reference.constant_weights,
                 self.job.output.folder.model(opset.opset),
             )
             self.proof = self._start_proof()
@@ -161,6 +163,8 @@ class FileCheck:
             is_explained = written.undiagnosed or written.check == CALLER_CHECK
             if written.status.is_red and not is_explained:
                 explain = partial(explain_record, written, export, shown, device)
+                if output.spec.chain:
+                    explain = partial(explain_chain, written, output.job, export, shown, device)
                 if self.sources and proved.status is record.status:
                     explain = partial(
                         passes.explain, written, self.sources, self.proof, self.opset_export, device

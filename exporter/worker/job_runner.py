@@ -19,7 +19,7 @@ from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
-from exporter.worker.export import weight_interface
+from exporter.worker.export import chain_file, weight_interface
 from exporter.worker.export_steps import Step, list_steps
 from exporter.worker.inputs import data_files, inputs_from
 from exporter.worker.inputs.call import Tensors
@@ -112,6 +112,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
     cache = SampleCache()
     opsets = []
     for opset in job.opsets:
+        chain_file.copy_links(job, opset)  # before reads are recorded: their states are parts
         records = None
         if opset.reuse_from:  # only the checks run, on the existing file
             output.announce(Stage.PARITY, (opset,))

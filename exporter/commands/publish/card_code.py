@@ -66,8 +66,11 @@ int main() {{
 """
 
 
-def write_session(device: Device | None) -> str:
-    """Return lines of Python that open a session with the settings of a device."""
+def write_session(device: Device | None, file: str = f'"{MODEL}"') -> str:
+    """Return lines of Python that open a session with the settings of a device.
+
+    `file`: The expression for its path.
+    """
     settings = _list_options(device)
     lines = ["options = ort.SessionOptions()"]
     for name, value in settings.items():
@@ -83,7 +86,7 @@ def write_session(device: Device | None) -> str:
         for name, table in tables.items()
     ]
     chosen = ", ".join(providers) or quote("CPUExecutionProvider")
-    lines.append(f"session = ort.InferenceSession({quote(MODEL)}, options, providers=[{chosen}])")
+    lines.append(f"session = ort.InferenceSession({file}, options, providers=[{chosen}])")
     return "\n".join(lines)
 
 

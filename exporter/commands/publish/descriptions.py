@@ -13,6 +13,7 @@ from exporter.commands.publish.published_folder import (
     EXAMPLE,
     GENAI_CONFIG,
     MARKER,
+    RUNNER,
     SUMS,
     Publication,
     list_files,
@@ -24,7 +25,7 @@ from exporter.manifest import Device, ModelSpec
 from exporter.manifest.resolved.keys import DECODER
 from exporter.records.record import PREPROCESS
 from exporter.report.pages.model_page import describe_contract
-from exporter.report.pages.templates import render
+from exporter.report.pages.templates import render, render_script
 from exporter.report.rows.matrix import format_runtime
 
 _CPU_PROVIDER = "CPUExecutionProvider"
@@ -59,8 +60,8 @@ def write_descriptions(
         session_code=write_session(session),
         session_settings=session.session_settings if session else {},
         session_device=session.name if session else "",
-        sample_code=write_sample_code(publication, spec, session),
-        cpp_code=write_cpp(publication, spec, session),
+        sample_code="" if spec.chain else write_sample_code(publication, spec, session),
+        cpp_code="" if spec.chain else write_cpp(publication, spec, session),
         proofs=find_preprocess_proofs(publication),
         install=format_requirement("verify", is_shared=True),
         has_example=(folder / EXAMPLE).exists(),
@@ -75,6 +76,10 @@ def write_descriptions(
     names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
     for name in names[: 1 if missing_in_genai else 2]:
         write_text(folder / name, render(name, templates, spec=spec))
+    if publication.links:
+        code = write_session(session, "path")
+        values = {**dict(publication), "spec": spec, "session_code": code}
+        write_text(folder / RUNNER, render_script(RUNNER, **values))
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)

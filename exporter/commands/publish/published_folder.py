@@ -111,8 +111,10 @@ def _format_failures(records: Iterable[Record]) -> str:
 MODEL = "model.onnx"
 CARD = "README.md"
 CONTRACT = "contract.json"
+#: The program that runs a chain.
+RUNNER = "run.py"
 #: The texts that a person may complete.
-_TEXTS_FOR_PEOPLE = (CARD, "generate.py")
+_TEXTS_FOR_PEOPLE = (CARD, "generate.py", RUNNER)
 _OLD_FORMAT = re.compile(rb'\s*\{\s*"(format": 1\b|tool"|model")')
 _TOOL: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
 #: The README of a destination, as release 1.0 wrote it.
@@ -130,7 +132,7 @@ EXAMPLE = "example.npz"
 RAW = "example"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
 #: The files with the proof. One without a hash is damage, not a file of somebody else.
-_PROOF = (MODEL, CONTRACT, MARKER, "reference.json", "weights-*", "test_data_set_*/*.pb")
+_PROOF = (MODEL, CONTRACT, MARKER, "reference.json", "weights-*", "link-*", "test_data_set_*/*.pb")
 #: The files of `save_pretrained` that prepare inputs, or name tokens.
 _TEXTS = "tokenizer|vocab|merges|special_tokens_map|chat_template"
 _ASSET = re.compile(rf"(\w+_)?config\.json|({_TEXTS})\.\w+|\w+\.model")
@@ -169,6 +171,15 @@ class ExampleTensor(FrozenModel):
     shape: Items[int]
 
 
+class PublishedLink(FrozenModel):
+    """A file that a chain runs, with the values that it gets and gives by the names in the file."""
+
+    id: str
+    file: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+
 class PublishTarget(FrozenModel):
     """One file to publish."""
 
@@ -195,6 +206,7 @@ class TargetResult(FrozenModel):
     """The differences of the folder that it replaces for a user of the file."""
     sets: Items[DataSet] = ()
     example: Items[ExampleTensor] = ()
+    links: Items[PublishedLink] = ()
     allowed: Items[Allowance] = ()
     sources: dict[str, str] = Field(default_factory=dict)
     """The published file with the content of each file of a sample, by its name in an export."""
@@ -232,6 +244,8 @@ class Publication(FrozenModel):
     """The programs that run the file and have PyTorch's results, from the root of the project."""
     example: Items[ExampleTensor] = ()
     """The raw tensors of the first data set, for programs without Python."""
+    links: Items[PublishedLink] = ()
+    """The files that run one after the other, if the model is a chain."""
     tools: dict[str, str]
     """The versions of the tools that built and proved it."""
     data_sets: Items[DataSet]
@@ -397,6 +411,7 @@ def summarize(
         labels={each.name: each.labels for each in spec.outputs if each.labels},
         callers=tuple(_name_caller(spec, each) for each in spec.callers),
         example=result.example,
+        links=result.links,
         external_data=candidate.artifact.external_data,
         tools=tools,
         data_sets=result.sets,

@@ -310,6 +310,18 @@ class StateNames(FrozenModel):
         return ", ".join(f'{key} = "{value}"' for key, value in keys.items())
 
 
+class Link(FrozenModel):
+    """An entry whose file a chain runs, and the values that it gets and gives.
+
+    A value has the name of an input or output of the whole, or `link.output`.
+    """
+
+    id: str
+    inputs: dict[str, str]
+    """By the name in the link's file, in its order: the name of the value."""
+    outputs: dict[str, str]
+
+
 #: The meaning of foreseen failures.
 FORESEEN = Key(
     affects="nothing",
@@ -354,6 +366,15 @@ class ModelSpec(Keys):
     constants: Items[Constant] = ()
     containers: Annotated[Items[Container], DEFINITION] = ()
     inputs_from: Annotated[InputsFrom | None, Key(needs_model=True)] = None
+    chain: Annotated[
+        Items[Link],
+        Key(
+            is_as_strict=lambda old, new: not old or old == new,
+            shown=lambda links: ", ".join(link.id for link in links),
+            needs_model=True,
+        ),
+    ] = ()
+    """The entries whose files run one after the other in place of one file; empty for others."""
     cases: Annotated[Items[Case], IN_TABLE] = ()
     tolerance: Annotated[Tolerance, CHECKED] = Tolerance()
     options: Annotated[dict[str, Plain], DEFINITION] = Field(default_factory=dict)

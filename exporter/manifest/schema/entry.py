@@ -280,6 +280,15 @@ class Settings(Keys):
     """`"file.py:function"`: returns the call, `(args, kwargs)`, after `seed` is set. `inputs`
     declares its tensors in order, and a `fill` there replaces values. Its parameter is one dict
     of the sizes of the axes by name; without one, no other size is probed."""
+    chain: Items[fields.Line] = ()
+    """`["image_encoder", "mask_decoder"]`: other entries, whose files of the same opset run one
+    after the other on their own outputs and are compared with the whole, which is `source`. Each is
+    proved alone, too. See `recipes.md`."""
+    feeds: dict[fields.Line, fields.Line] = Field(default_factory=dict)
+    """With `chain`: `{ "mask_decoder.embedding" = "image_encoder.embedding" }`: the value that an
+    input of a link gets: an output of an earlier link, or an input of this entry. Without it: the
+    input of this entry with the same name. `masks = "mask_decoder.logits"` names the value of an
+    output of this entry; without it: the output of the last link with that name."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

@@ -29,6 +29,7 @@ _EXPORTERS = {
     "torchscript": "TorchScript",
     "transformers": "transformers",
     "file": "the finished file",
+    "chain": "the chain",
 }
 
 

@@ -18,6 +18,9 @@ ENTRY = {
     "outputs": '[{ name = "y", shape = ["batch", 3] }]',
     "opsets": "18",
 }
+#: An entry that a chain can name.
+PART = "".join(f"{key} = {value}\n" for key, value in ENTRY.items() if key != "outputs")
+PART += 'outputs = [{ name = "y", shape = ["batch", 3] }, { name = "z", shape = ["batch", 3] }]\n'
 #: Another value of each key by the part that it changes, and keys that it needs on both sides.
 ENTRY_PART = {
     "source": '"net.py:Other"',
@@ -52,6 +55,8 @@ ENTRY_PART = {
     "containers": '[{ at = "args[0]", type = "list" }]\n'
     'inputs = [{ name = "x", shape = ["batch", 3], at = "args[0][0]" }]',
     "inputs_from": '"net.py:function"',
+    "chain": '["one", "two"]',
+    "feeds": """{ "two.x" = "one.z" }\nchain = ["one", "two"]""",
     "cases": '[{ name = "ones", values = { x = "ones" } }]',
     "depends": '["net.py"]',
     "options": "{ verbose = true }",
@@ -88,8 +93,11 @@ PARTS = {
 }
 
 
+FEEDS = '{ "two.x" = "one.y" }'
 #: The first value of keys that cannot be absent.
-FIRST = {"generate": "{ steps = 4 }"}
+FIRST = {"generate": "{ steps = 4 }", "feeds": FEEDS}
+#: The lines of a key that another one needs, and that nothing has without it.
+NEEDED = {"chain": f"feeds = {FEEDS}"}
 
 
 def load(root: Path, *lines: str) -> ModelSpec:
@@ -98,6 +106,7 @@ def load(root: Path, *lines: str) -> ModelSpec:
     text = "\n".join(f"{key} = {value}" for key, value in keys.items())
     files = {
         "manifests/net.toml": f"format = 1\n[models.net]\n{text}\n",
+        "manifests/parts.toml": f"format = 1\n[models.one]\n{PART}[models.two]\n{PART}",
         "manifests/net.interface.toml": "[decoder]\n",
         "manifests/net.py": "class Net: ...\nclass Other: ...\ndef function(*_): ...\n",
         "manifests/net.onnx": "",
@@ -114,7 +123,7 @@ def test_another_value_changes_the_spec_and_the_part_of_its_effect(
     assert key in values, "add another value of the key to the table of its effect"
     value, *others = values[key].split("\n")
     before = load(tmp_path, *others, f"{key} = {FIRST[key]}" if key in FIRST else "")
-    after = load(tmp_path, *others, f"{key} = {value}")
+    after = load(tmp_path, *others, f"{key} = {value}", NEEDED.get(key, ""))
     assert before.model_copy(update={"line": after.line}) != after, "the key is not read"
     first, second = (compute_fingerprint(spec) for spec in (before, after))
     changed = {part for part in {**first, **second} if first.get(part) != second.get(part)}

@@ -7,11 +7,15 @@ an OptionalProto if the graph declares an optional. Weights that a file takes as
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
@@ -23,22 +27,24 @@ from exporter.checks.comparison.compare_outputs import (
     find_compared_positions,
     split_float64_items,
 )
-from exporter.checks.comparison.compare_samples import apply_sample_noise
+from exporter.checks.comparison.compare_samples import apply_sample_noise, compare_samples
 from exporter.checks.comparison.tensor_limit import choose_limit
 from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckedFile, DamagedSample, SampleData, hash_sample
-from exporter.checks.sample_checks import SAMPLE_KINDS
+from exporter.checks.sample_checks import SAMPLE_KINDS, select_samples
 from exporter.commands.publish.child.replaced_folder import list_changes
 from exporter.commands.publish.published_folder import (
     EXAMPLE,
     MARKER,
     MODEL,
     RAW,
+    RUNNER,
     Allowance,
     DataSet,
     ExampleTensor,
     Publication,
+    PublishedLink,
     PublishTarget,
     TargetResult,
 )
@@ -48,8 +54,9 @@ from exporter.core.text import join_lines, round_up_two_digits, truncate
 from exporter.jobs import JobFolder, Reference, Sample, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record, Route, Status
-from exporter.runtimes import Kernels
-from exporter.runtimes.session import Array
+from exporter.runtimes import Kernels, RunFailure
+from exporter.runtimes.chain import list_links
+from exporter.runtimes.session import Array, OnnxValue
 from exporter.worker.model.kernels import load_kernels
 from exporter.worker.verify.run_checks import FileProof
 
@@ -107,6 +114,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         notes=tuple(writer.notes),
         sets=tuple(writer.sets),
         example=example,
+        links=tuple(PublishedLink.from_fields(link) for link in list_links(proto)),
         allowed=tuple(writer.allowed.values()),
         sources=writer.sources,
     )
@@ -356,14 +364,16 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
     try:
         publication = Publication.from_folder(folder)
         kernels = load_kernels(spec, root)
+        if publication.links:
+            problems += _find_runner_problems(folder, publication, spec)
         for device in (*target.devices, _CPU):
             (record,) = prove_folder(folder, None, publication, spec, [device], kernels, root)
             failed = [each for each in record.checks if each.status is not Status.PASS]
             texts = [f"{each.check}: {each.message}" for each in failed]
             if not texts and record.status is not Status.PASS:
                 texts = [record.message]
-            problems = [f"{device.name}: {text}" for text in texts]
             if record.status is not Status.UNAVAILABLE:
+                problems += [f"{device.name}: {text}" for text in texts]
                 break
             notes.append(f"not loaded on {device.name}, which is unavailable: {record.message}")
     except Exception as error:  # kernels are code of the project
@@ -375,6 +385,46 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
         notes=tuple(notes),
         changes=tuple(changes),
     )
+
+
+@dataclass(slots=True)
+class _Runner:
+    """The program of a published chain as a session."""
+
+    chain: Any
+    output_names: Sequence[str]
+    placement: None = None
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
+        try:
+            outputs = self.chain.run(dict(inputs))
+        except Exception as error:
+            raise RunFailure(str(error)) from error
+        return [outputs[name] for name in self.output_names]
+
+
+def _find_runner_problems(folder: Path, publication: Publication, spec: ModelSpec) -> list[str]:
+    """Return how the program of a chain differs from PyTorch: as a program, and on all samples."""
+    command = [sys.executable, "-P", RUNNER]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode:
+        return [f"{RUNNER}: {(process.stderr.strip().splitlines() or ['fails'])[-1]}"]
+    resolved = spec.resolve_cell(publication.opset)
+    session = _Runner(
+        runpy.run_path(str(folder / RUNNER))["Chain"](), [item.name for item in spec.outputs]
+    )
+    with open_samples(folder, publication) as (samples, reference):
+        checked = CheckedFile(
+            folder=samples, opset=publication.opset, spec=resolved, reference=reference
+        )
+        device = publication.records[0].cell.device
+        results = [
+            compare_samples(check, chosen, checked, session, device)
+            for check in SAMPLE_KINDS
+            if (chosen := select_samples(check, checked))
+        ]
+    failed = [each for each in results if each.status is not Status.PASS]
+    return [f"{RUNNER}: {each.check}: {each.message}" for each in failed]
 
 
 def prove_folder(
