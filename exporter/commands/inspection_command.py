@@ -215,11 +215,13 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json:
             print_line(model)
             print_table([_HEADER, *_build_call_rows(manifest.find_model(model))], indent="  ")
         return ExitCode.OK
-    models = len({planned.cell.model for planned in plan.selected})
-    print_line(f"{pluralize(models, 'model')}, {pluralize(len(plan.selected), 'cell')}")
+    models = {planned.cell.model for planned in plan.selected}
+    invalid = {model for model in models if manifest.find_model(model).problems}
+    count = sum(planned.cell.model not in invalid for planned in plan.selected)
+    print_line(f"{pluralize(len(models), 'model')}, {pluralize(count, 'cell')}")
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "OWNER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
-        if manifest.find_model(model).problems:  # its cells are unknown
+        if model in invalid:  # its cells are unknown
             rows.append((model, "", "", "invalid entry", "", ""))
             continue
         cells = list(group)

@@ -54,8 +54,10 @@ _UPLOAD_OPTIONS = {
 }
 #: Bytes of a web server that are copied at once.
 _CHUNK = 1 << 20
-#: Seconds that a web server may take for a response.
+#: Seconds that a web server may take for a response, without the time for its bytes.
 _WEB_TIMEOUT = 20.0
+#: Bytes per second. A slower server is not used, as one that sends a byte each second.
+_SLOWEST = 1 << 15
 #: Servers format listings in many ways. All contain the names of entries, which are long.
 _ENTRY_NAME = re.compile(rb"\b[0-9a-f]{32}\.json\b")
 
@@ -269,20 +271,25 @@ class WebFiles(RemoteFiles):
 
     def read(self, name: str) -> bytes:
         """Return the content of an entry or the list of a folder."""
-        with self._open(name) as reader:
-            content: bytes = reader.read(CELL_LIMIT)
-        return content
+        return b"".join(self._read_chunks(name, CELL_LIMIT, 0))
 
     def fetch(self, name: str, target: Path, size: int) -> None:
         """Create `target` with the content of a file of this size.
 
         A server may send any number of bytes: at most one more is read.
         """
-        with self._open(name) as reader, target.open("xb") as writer:
-            remaining = size + 1
-            while remaining and (chunk := reader.read(min(remaining, _CHUNK))):
+        with target.open("xb") as writer:
+            writer.writelines(self._read_chunks(name, size + 1, size))
+
+    def _read_chunks(self, name: str, limit: int, expected: int) -> Iterator[bytes]:
+        """Yield at most `limit` bytes, of which a server sends the expected ones in time."""
+        with self._open(name) as reader:
+            until, remaining = time.monotonic() + _WEB_TIMEOUT + expected / _SLOWEST, limit
+            while remaining and (chunk := reader.read1(min(remaining, _CHUNK))):
+                if time.monotonic() > until:
+                    raise TimeoutError("timed out")
                 remaining -= len(chunk)
-                writer.write(chunk)
+                yield chunk
 
     def _open(self, name: str) -> Any:
         from urllib.error import HTTPError

@@ -366,17 +366,21 @@ def print_result_notes(current: Results) -> None:
 def show_plan(build_plan: BuildPlan) -> None:
     """Print the counts, then the decision, the route and the reason of each group of opsets."""
     plan, decisions = build_plan.plan, build_plan.decisions
-    run, restored = len(decisions.to_run), len(decisions.hits)
-    unchanged = len(plan.to_run) - run - restored
-    skipped = len(plan.selected) - len(plan.to_run)
-    counts = f"{pluralize(run, 'cell')} to run, {unchanged} to keep, {skipped} to skip"
-    print_line(f"{counts}, {restored} to restore from the store" if restored else counts)
-    rows: list[tuple[CellId, tuple[str, str, str]]] = []
     invalid = dict.fromkeys(
         planned.cell.model
         for planned in plan.selected
         if planned.cell.model in build_plan.invalid_models
     )
+    # The cells of an invalid entry are those of its readable keys, or one that nobody wrote.
+    known = [planned for planned in plan.to_run if planned.cell.model not in invalid]
+    run, restored = sum(map(decisions.is_to_run, known)), len(decisions.hits)
+    unchanged = len(known) - run - restored
+    skipped = len(plan.selected) - len(plan.to_run)
+    counts = f"{pluralize(run, 'cell')} to run, {unchanged} to keep, {skipped} to skip"
+    counts += f", {restored} to restore from the store" if restored else ""
+    entries = pluralize(len(invalid), "invalid entry", "invalid entries")
+    print_line(f"{counts}, {entries}" if invalid else counts)
+    rows: list[tuple[CellId, tuple[str, str, str]]] = []
     for planned in plan.selected:
         cell = planned.cell
         if cell.model in invalid:

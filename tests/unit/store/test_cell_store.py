@@ -351,15 +351,20 @@ def test_parallel_writes_reads_and_evictions(tmp_path: Path) -> None:
 def spread(folder: Path, count: int, changed: float, *, damaged: bool) -> None:
     """Add entries of other inputs to the only lookup key, with a time."""
     (template,) = (folder / "store/entries").rglob("*.json")
-    for number in range(count):
-        path = template.with_name(f"{number:032x}.json")
-        if damaged:
-            path.write_text("damaged")
-        else:
+    valid, used = template.read_bytes(), template.stat().st_mtime
+    entries = {template.with_name(f"{number:032x}.json"): b"damaged" for number in range(count)}
+    if not damaged:
+        entries = {}
+        for number in range(count):
             built = make_cell(folder / "n", sources=(Source(file="n.py", state=f"{number:064}"),))
             make_store(folder).put([built], JobFolder(folder / "n"))
             path = folder / "store" / name_entry(built)
+            entries[path] = path.read_bytes()
+    for path, content in entries.items():  # a writer removes all but the last ones
+        path.write_bytes(content)
         os.utime(path, (changed, changed))
+    template.write_bytes(valid)
+    os.utime(template, (used, used))
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -367,7 +372,7 @@ def test_entries_of_a_wrong_clock_and_damaged_ones_hide_no_valid_entry(
     tmp_path: Path, store: Store, record: Record, damaged: bool
 ) -> None:
     week = time.time() + (100 if damaged else 7 * 24 * 3600)
-    spread(tmp_path, MAX_VARIANTS - 1 + damaged, week, damaged=damaged)
+    spread(tmp_path, MAX_VARIANTS, week, damaged=damaged)
     assert find(store, record, lambda each: each.sources == record.sources) == "found"
     # Nor does a writer remove what it has written.
     written = make_cell(tmp_path / "m", sources=(Source(file="m.py", state="5" * 64),))

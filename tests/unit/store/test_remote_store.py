@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -397,6 +398,34 @@ def test_a_server_cannot_fill_the_disk(
         assert restore(tmp_path, remote, record) == {}
         assert "ignored" in " ".join(remote.take_notes())
     assert max(sizes, default=0) < 1 << 16
+
+
+class _DrippingHandler(_QuietHandler):
+    """Send a byte of an endless response from time to time."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):  # the client has closed the connection
+            while True:
+                self.wfile.write(b"x")
+                time.sleep(0.01)
+
+
+def test_a_server_that_drips_is_one_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_files, "_WEB_TIMEOUT", 0.1)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _DrippingHandler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        files = open_files(f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(TimeoutError):
+            files.fetch("blobs/1", tmp_path / "blob", 100)
+        requests = Requests(60.0)
+        requests.wait([requests.submit(files.read, "entry")])
+        server.shutdown()
+    assert requests.problem == "timed out"
 
 
 def test_a_server_that_hangs_costs_one_time_limit() -> None:
