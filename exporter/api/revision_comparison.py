@@ -323,7 +323,8 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
     """
     try:
         project = load_settings(checkout.root)
-        is_empty = not checkout.omitted and not list_manifests(checkout.root / project.manifests)
+        folders = [checkout.root / each for each in project.manifests]
+        is_empty = not checkout.omitted and not any(map(list_manifests, folders))
         manifest = (
             Manifest(project=project, models=())
             if is_empty

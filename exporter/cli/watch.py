@@ -107,8 +107,9 @@ class WatchedFiles:
         return not self._packages.isdisjoint(changed) or have_tools_changed()
 
     def _read_stamps(self) -> dict[str, object]:
-        folder = read_setting(self._root, "manifests", "manifests")
-        manifests = (self._root / folder).rglob("*.toml")
+        one = read_setting(self._root, "manifests", "manifests")
+        folders = read_setting(self._root, "manifests", [one])
+        manifests = [path for each in folders for path in (self._root / each).rglob("*.toml")]
         names = {SETTINGS_FILE, *map(str, manifests), *self._packages, *self._sources}
         return {name: self._read_stamp(name) for name in names}
 

@@ -295,8 +295,10 @@ def load_layers(
     settings = project_settings.read_project(root, problems.of_settings)
     if fallback_root is None:  # a revision may require another version
         project_settings.check_version(settings, problems.of_settings)
-    folder = manifests or settings.project.manifests
-    files = tuple(_read_manifests(root, folder, problems.of_files))
+    folders = (manifests,) if manifests else settings.project.manifests
+    files = tuple(
+        file for each in folders for file in _read_manifests(root, each, problems.of_files)
+    )
     graph = InheritanceGraph()
     for file in files:
         graph.add(file)
@@ -319,7 +321,7 @@ def load_layers(
     problems.include_entries(entries, invalid_ids)
     if files and not graph.entries and not problems:
         message = "no manifest has a [models.ID]; add one"
-        problems.of_files.add(Problem(message=message, location=Location(file=folder)))
+        problems.of_files.add(Problem(message=message, location=Location(file=folders[0])))
     models = _keep_valid_ids(files, specs, invalid_ids)
     may_return = keep_invalid and models
     if problems.of_settings or (problems.of_files and not may_return):

@@ -88,9 +88,6 @@ def format_unknown_device(name: str, devices: Collection[str]) -> str:
     return f"no device has the name {quote(base)}{hint}"
 
 
-_FOLDERS = ("manifests", "build", "reports", "templates")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSettings:
     """The project, and the defaults of its models."""
@@ -238,7 +235,7 @@ def _require_own_folders(project: Project) -> None:
         ExporterError: MANIFEST.
     """
     baseline = f"{project.reports}/baseline"  # `exporter baseline` writes it and removes files
-    for name in (project.manifests, project.reports, baseline, project.templates):
+    for name in (*project.manifests, project.reports, baseline, project.templates):
         if leads_out_of_checkout(Path(project.root) / name):
             problem = "is a symlink out of the repository; copy the folder"
             raise ExporterError(ExitCode.MANIFEST, f"{name}: {problem}")
@@ -247,17 +244,18 @@ def _require_own_folders(project: Project) -> None:
 def _check_folders(settings_file: SettingsFile) -> None:
     """Report folders for output that are inside a folder for input or inside each other."""
     table = settings_file.table
+    folders = [(key, getattr(table, key)) for key in ("build", "reports", "templates")]
+    folders += [("manifests", each) for each in table.manifests]
     for key in ("build", "reports"):
-        for other in _FOLDERS:
-            inner, outer = getattr(table, key), getattr(table, other)
+        for other, outer in folders:
+            inner = getattr(table, key)
             if key != other and f"{inner}/".startswith(f"{outer}/"):
                 message = f"{quote(inner)} is inside the folder of `{other}`, {quote(outer)}"
                 settings_file.add_problem(
                     (key if key in table.model_fields_set else other,), message
                 )
     # The store must survive a cleanup of these folders, and must not be read or committed.
-    for other in _FOLDERS:
-        folder = getattr(table, other)
+    for other, folder in folders:
         if f"{table.store}/".startswith(f"{folder}/"):
             message = f"{quote(table.store)} is inside the folder of `{other}`, {quote(folder)}"
             settings_file.add_problem(("store",), message)

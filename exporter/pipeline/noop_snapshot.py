@@ -283,7 +283,7 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
         files=by_folder,
         absent=sorted((*(_make_relative(path, root) for path in absent), *missing, *unplugged)),
         trees=[
-            project.manifests,
+            *project.manifests,
             *(_make_relative(path, root) for path in reports if path.is_dir()),
         ],
         listings=listings,

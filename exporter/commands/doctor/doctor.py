@@ -294,7 +294,7 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
         return manifest, _diagnose_problems(problems)
     models = len(manifest.models)
     if not models:
-        message = f"{manifest.project.manifests} declares no model"
+        message = f"{join_names(manifest.project.manifests)} declares no model"
         return manifest, Diagnosis.note("manifests", message)
     cells = len(list_all_cells(manifest))
     message = f"{pluralize(models, 'model')}, {pluralize(cells, 'cell')}"

@@ -141,8 +141,8 @@ def _write_entries(
     if root != Path.cwd():
         print_error(f"the entries are for the project {root}")
     settings = load_settings(root)
-    folder = root / settings.manifests
-    has_entries = any(folder.rglob("*.toml"))
+    folder = root / settings.manifests[0]
+    has_entries = any(path for each in settings.manifests for path in (root / each).rglob("*.toml"))
     models = load_project(root, keep_invalid=True).models if has_entries else ()
     files = {path.stem for pattern in ("*.toml", "models/*.*") for path in folder.glob(pattern)}
     project = TargetProject(

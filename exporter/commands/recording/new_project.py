@@ -49,12 +49,17 @@ def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> Ne
     """
     settings = _add_settings(root)
     table = read_toml_text(settings.text).table
-    folder = (find_settings(table)[0] or {}).get("manifests", "manifests")
+    setting = (find_settings(table)[0] or {}).get("manifests", "manifests")
+    # Another command names a value that is wrong.
+    folders = [each for each in (setting if isinstance(setting, list) else [setting]) if each]
+    folders = [each for each in folders if isinstance(each, str)] or ["manifests"]
     is_package = "project" in table
     changes, notes = [settings], []
-    require_inside_checkout(root / folder)
-    if not any((root / folder).rglob("*.toml")):
-        for path in (root / folder / "example.toml", root / folder / "models" / "example.py"):
+    for each in folders:
+        require_inside_checkout(root / each)
+    if not any(path for each in folders for path in (root / each).rglob("*.toml")):
+        folder = root / folders[0]
+        for path in (folder / "example.toml", folder / "models" / "example.py"):
             before = read_text(path)
             text = before or _render(path.name)
             changes.append(FileChange(path=path, text=text, before=before))

@@ -150,7 +150,7 @@ class TargetProject:
 
     @property
     def folder(self) -> Path:
-        return self.root / self.settings.manifests
+        return self.root / self.settings.manifests[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainValidator,
     WithJsonSchema,
@@ -500,6 +501,31 @@ Command = Annotated[fields.Line, AfterValidator(_check_command)]
 Engine = Annotated[fields.Line, AfterValidator(check_engine)]
 Folder = Annotated[fields.Line, AfterValidator(_check_folder)]
 
+
+def _check_folders(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders, if there is one and none is read twice.
+
+    Raises:
+        ValueError: with the folder to remove.
+    """
+    if not folders:
+        raise ValueError("expected a folder or a list of folders, got an empty list")
+    for index, folder in enumerate(folders):
+        for other in folders[:index]:
+            inner, outer = sorted((folder, other), key=len, reverse=True)
+            if f"{inner}/".startswith(f"{outer}/"):
+                problem = "is listed twice" if inner == outer else f"is inside {quote(outer)}"
+                raise ValueError(f"{quote(inner)} {problem}, whose files are read; remove it")
+    return folders
+
+
+Folders = Annotated[
+    Items[Folder],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    AfterValidator(_check_folders),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
 OptionValue = bool | int | float | fields.Line
 
 
@@ -570,8 +596,9 @@ class ProjectKeys(Table):
     """`"PACKAGE:defaults.toml"`: a file of an installed package with `format = 1` and `[defaults]`,
     below `[tool.exporter.defaults]`, for the same settings in several repositories. Its paths are
     relative to the project."""
-    manifests: Folder = "manifests"
-    """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""
+    manifests: Folders = Field(default="manifests", validate_default=True)
+    """The folder of the manifests; every `*.toml` in it and in its subfolders is read. Several are
+    a list, `["manifests", "team_b/manifests"]`; `record`, `add` and `init` write into the first."""
     build: Folder = "build"
     """The build folder; keep it out of git."""
     reports: Folder = "reports"

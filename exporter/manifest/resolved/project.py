@@ -161,6 +161,8 @@ class Project(ProjectKeys):
     """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
 
     root: str
+    manifests: Items[str] = ("manifests",)
+    """The folders of the manifests; new entries are written into the first."""
     name: str = ""
     """`name` of `[project]` in pyproject.toml."""
     environments_path: str = ""

@@ -21,7 +21,8 @@ def _load(root: Path, settings: str, keys: str = "") -> Manifest:
 
 def test_defaults_without_a_table(tmp_path: Path) -> None:
     project = _load(tmp_path, "[project]\nname = 'x'\n").project
-    assert (project.manifests, project.build, project.reports) == ("manifests", "build", "reports")
+    assert (project.build, project.reports) == ("build", "reports")
+    assert project.manifests == ("manifests",)
     assert (project.engine, project.root) == ("local", str(tmp_path))
     assert project.style == "emoji"
     assert project.command == "exporter {}"
@@ -102,6 +103,51 @@ def test_another_folder_of_manifests(tmp_path: Path) -> None:
         },
     )
     assert load_project(root).find_model("net").manifest == "contracts/onnx/net.toml"
+
+
+def test_several_folders_of_manifests(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": "[tool.exporter]\nmanifests = ['manifests', 'team_b/manifests']\n",
+        "manifests/net.toml": NET,
+        "team_b/manifests/net.toml": NET.replace("models.net", "models.other"),
+        "team_b/manifests/models/vision.py": "class AlexNet:\n    pass\n",
+    }
+    project = load_project(make_project(tmp_path, files))
+    assert [each.manifest for each in project.models] == [
+        *("manifests/net.toml", "team_b/manifests/net.toml")
+    ]
+    (tmp_path / "team_b/manifests/net.toml").write_text(NET)
+    message = r'team_b/manifests/net.toml:\d: .*"net" already exists at manifests/net.toml:\d'
+    with pytest.raises(ExporterError, match=message):
+        load_project(tmp_path)
+    (invalid,) = {
+        text for each in load_project(tmp_path, keep_invalid=True).models for text in each.problems
+    }
+    assert "already exists" in invalid
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        ("[]", "expected a folder or a list of folders, got an empty list"),
+        ("['manifests', 'manifests/team']", '"manifests/team" is inside "manifests"'),
+        ("['manifests/team', 'manifests']", '"manifests/team" is inside "manifests"'),
+        ("['manifests', 'manifests']", '"manifests" is listed twice'),
+        ("['manifests', 'team']", "team: the folder does not exist"),
+        ("['manifests', 'empty']", r"empty: contains no manifest"),
+        ("['manifests', '../team']", "manifests"),
+        ("['manifests', 3]", "manifests"),
+        ("3", "manifests"),
+        ("['manifests', 'reports/team']", None),
+        ("['manifests', 'build/team']", None),
+        ("['manifests', 'out']", "is inside the folder of `manifests`"),
+    ],
+)
+def test_wrong_folders_of_manifests(tmp_path: Path, folders: str, message: str | None) -> None:
+    (tmp_path / "empty").mkdir()
+    settings = f"[tool.exporter]\nmanifests = {folders}\nbuild = 'out/build'\n"
+    with pytest.raises(ExporterError, match=message):
+        _load(tmp_path, settings)
 
 
 def test_a_relative_root_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

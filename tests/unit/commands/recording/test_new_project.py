@@ -118,6 +118,22 @@ def test_a_project_with_manifests_gets_no_example(tmp_path: Path) -> None:
     assert "example.toml" not in actions
 
 
+@pytest.mark.parametrize("value", ["3", "[]", "[3]", "['', 3]"])
+def test_wrong_folders_of_manifests_are_left_to_other_commands(tmp_path: Path, value: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.exporter]\nmanifests = {value}\n")
+    assert list_actions(prepare(tmp_path))["pyproject.toml"] == "unchanged"
+
+
+@pytest.mark.parametrize("full", ["manifests", "team_b/manifests"])
+def test_a_manifest_in_one_of_several_folders_is_one(tmp_path: Path, full: str) -> None:
+    settings = "[tool.exporter]\nmanifests = ['manifests', 'team_b/manifests']\n"
+    (tmp_path / "pyproject.toml").write_text(settings)
+    assert "example.toml" in list_actions(prepare(tmp_path))
+    (tmp_path / full).mkdir(parents=True)
+    (tmp_path / full / "net.toml").write_text("format = 1\n")
+    assert "example.toml" not in list_actions(prepare(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
