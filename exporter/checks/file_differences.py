@@ -190,6 +190,8 @@ def compare_weights(
         # The integers of shapes and axes may be others in an equal graph: the outputs decide.
         is_trained = any(stored[name].kind[0] not in _INTEGERS for name in changed)
         is_same_graph = _count_operators(file) == _count_operators(reference)
+        # `Gemm` takes a transposed weight if its attribute says so.
+        is_same_graph &= _count_readers(file, changed) == _count_readers(reference, changed)
         (difference.problems if is_same_graph and is_trained else difference.notes).append(text)
     digests = {weight.digest for weight in stored.values()}
     others = [name for name in known if name not in common]
@@ -255,11 +257,30 @@ def _describe_change(name: str, weight: _Weight, known: _Weight, folders: tuple[
     with np.errstate(invalid="ignore"):
         errors = np.abs(values - expected)
     count = int((one != other).sum())
+    if one.ndim > 1 and np.array_equal(one.T, other, equal_nan=one.dtype.kind == "f"):
+        return f"'{name}' (transposed)"
     return f"'{name}' ({count} of {one.size}, by up to {np.nanmax(errors):.1e})"
 
 
 def _count_operators(proto: ModelProto) -> Counter[tuple[str, str, str]]:
     return Counter(map(get_operator_key, iter_nodes(proto)))
+
+
+def _count_readers(proto: ModelProto, names: Sequence[str]) -> Counter[object]:
+    """Return the nodes that read values, by operator and attributes that are no tensor or graph."""
+    known = {*names}
+    return Counter(
+        (
+            get_operator_key(node),
+            frozenset(
+                (item.name, item.SerializeToString(deterministic=True))
+                for item in node.attribute
+                if not (item.HasField("t") or item.HasField("g"))
+            ),
+        )
+        for node in iter_nodes(proto)
+        if known.intersection(node.input)
+    )
 
 
 def list_tables(proto: ModelProto) -> Iterator[tuple[str, int]]:

@@ -15,6 +15,7 @@ from exporter.cli.output.terminal import print_document, print_error, print_line
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.text import rename_reference
 from exporter.manifest import load_layers
 from exporter.manifest.resolved.model import MEASURED, ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
@@ -64,6 +65,8 @@ def explain_cell(
                         name = format_key(("axes", axis.name, "example"))
                         yield Setting(key=name, value=str(axis.example), origin=origin)
         elif row := _explain_key(entry, key, overrides):
+            value = rename_reference(row.value, spec.oracle) if key == "tolerance" else row.value
+            row = row.model_copy(update={"value": value})
             yield from _explain_devices(entry, spec, row) if key == "devices" else (row,)
 
 

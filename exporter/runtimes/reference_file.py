@@ -14,6 +14,7 @@ from onnx import (
     NodeProto,
     TensorProto,
     TypeProto,
+    ValueInfoProto,
     helper,
     inliner,
     numpy_helper,
@@ -95,6 +96,8 @@ class ReferenceFile:
         self.is_fast = True
         """Whether ONNX Runtime runs it in float64, and not the specification's evaluator."""
         self._exact: Session | None = None
+        self._graphs: dict[bool, ModelProto] = {}
+        self._parts: dict[tuple[tuple[str, ...], tuple[str, ...], bool], Session] = {}
 
     @property
     def output_names(self) -> Sequence[str]:
@@ -135,6 +138,43 @@ class ReferenceFile:
             except (LoadFailure, RunFailure, RuntimeUnavailable):
                 continue  # an optimization that fails is no order of the operations
 
+    def read_graph(self, *, is_wide: bool = False) -> ModelProto:
+        """Return the graph without functions, as it is or in float64.
+
+        Raises:
+            NotWidened: If its weights are large, or if it cannot be cast to float64.
+        """
+        if is_wide not in self._graphs:
+            proto = onnx.load(str(self._write_wide())) if is_wide else load_alone(self.path)
+            self._graphs[is_wide] = proto
+        return self._graphs[is_wide]
+
+    def run_part(
+        self,
+        inputs: Mapping[str, Array],
+        names: Sequence[str],
+        replaced: Mapping[str, Array] | None = None,
+        *,
+        is_wide: bool = False,
+    ) -> list[OnnxValue]:
+        """Return values of the graph, computed with other values in the place of some.
+
+        Raises:
+            NotWidened: See `read_graph`.
+            LoadFailure, RunFailure, RuntimeUnavailable: If the graph does not run.
+        """
+        given = replaced or {}
+        key = (tuple(names), tuple(given), is_wide)
+        if key not in self._parts:
+            graph = self.read_graph(is_wide=is_wide)
+            path = self._scratch / f"part{len(self._parts)}.onnx"
+            path.write_bytes(_cut(graph, names, given).SerializeToString())
+            self._parts[key] = open_plain_session(path)
+            path.unlink()
+        fed = {name: _widen_array(array) if is_wide else array for name, array in inputs.items()}
+        fed |= given
+        return list(self._parts[key].run({name: array.copy() for name, array in fed.items()}))
+
     def _write_wide(self) -> Path:
         path = self._scratch / "float64.onnx"
         if not path.exists():
@@ -161,13 +201,7 @@ def widen_model(path: Path) -> ModelProto:
     Raises:
         NotWidened: If an operator is not ONNX's own, or if the weights are large.
     """
-    proto = onnx.load(str(path), load_external_data=False)
-    size = sum(_count_bytes(tensor) for tensor in iter_tensors(proto))
-    if size > _LARGEST:
-        raise NotWidened(f"its weights have {format_bytes(size)}")
-    proto = onnx.load(str(path))
-    if proto.functions:
-        proto = inliner.inline_local_functions(proto)
+    proto = load_alone(path)
     imports = {normalize_domain(item.domain): item.version for item in proto.opset_import}
     for tensor in iter_tensors(proto):
         if tensor.data_type in _FLOATS:
@@ -179,6 +213,39 @@ def widen_model(path: Path) -> ModelProto:
             _widen_type(item.type)
         _widen_nodes(graph, imports)
     return proto
+
+
+def load_alone(path: Path) -> ModelProto:
+    """Return the model with its weights and without functions.
+
+    Raises:
+        NotWidened: If the weights are large.
+    """
+    proto = onnx.load(str(path), load_external_data=False)
+    size = sum(_count_bytes(tensor) for tensor in iter_tensors(proto))
+    if size > _LARGEST:
+        raise NotWidened(f"its weights have {format_bytes(size)}")
+    proto = onnx.load(str(path))
+    return inliner.inline_local_functions(proto) if proto.functions else proto
+
+
+def _cut(graph: ModelProto, names: Sequence[str], replaced: Mapping[str, Array]) -> ModelProto:
+    """Return a graph with other outputs, in which some values are inputs."""
+    part = ModelProto()
+    part.CopyFrom(graph)
+    for node in part.graph.node:
+        for index, name in enumerate(node.output):
+            if name in replaced:
+                node.output[index] = f"{name}::unused"
+    for name, array in replaced.items():
+        dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
+        part.graph.input.append(helper.make_tensor_value_info(name, dtype, None))
+    kept = [item for item in part.graph.value_info if item.name not in replaced]
+    del part.graph.value_info[:]
+    part.graph.value_info.extend(kept)
+    del part.graph.output[:]
+    part.graph.output.extend(ValueInfoProto(name=name) for name in names)
+    return part
 
 
 def _count_bytes(tensor: TensorProto) -> int:

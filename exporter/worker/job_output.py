@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from exporter.cache.states import DISTRIBUTIONS, SEARCH_PATH, read_loaded_state, read_tool_state
@@ -166,7 +166,7 @@ class JobOutput:
         """Return the record with the file in place of PyTorch if the source is an ONNX file."""
         if not self.spec.is_onnx_file:
             return record
-        rename = partial(rename_reference, name=PurePosixPath(self.spec.source).name)
+        rename = partial(rename_reference, name=self.spec.oracle)
         checks = (
             each.model_copy(
                 update={

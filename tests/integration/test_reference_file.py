@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper, parser
 
 from exporter.records.record import Culprit, Record, Status
 from tests.integration.project import read_cells, run_exporter, write_project
+from tests.unit.commands.verify.child.test_file_pair import HALVES, WHOLE, write_scores
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 NET = f"""{HEAD} net (float[batch, 3] x) => (float[batch, 4] y)
@@ -23,6 +24,14 @@ CONV = f"""{HEAD} net (float[batch, 1, 8] x) => (float[batch, 2, 8] y)
 <float[2, 1, 1] k = {{0.3, 0.7}}> {{ c = Conv(x, k) y = Relu(c) }}"""
 TWO = f"""{HEAD} net (float[batch, 3] x) => (float[batch, 3] y, float[batch, 3] z)
 {{ y = Exp(x) z = Sin(x) }}"""
+
+
+def write_near(operator: str, product: str) -> str:
+    """Return a file that selects among scores of which two are equal but for rounding."""
+    text = write_scores(f"{product} c = {operator}<axis = 1>(s)", "int64[b, 1] c")
+    return text.replace("[b, ", "[batch, ")
+
+
 FILES = {
     "net": NET,
     "slim": NET.replace("a = Add(h, b) r", "i = Identity(h) a = Add(i, b) r"),
@@ -36,6 +45,9 @@ FILES = {
     "leaky": CONV.replace("Relu(c)", "LeakyRelu(c)"),
     "two": TWO,
     "exchanged": TWO.replace("y = Exp(x) z = Sin(x)", "z = Exp(x) y = Sin(x)"),
+    "whole": write_near("ArgMax", WHOLE),
+    "halves": write_near("ArgMax", HALVES),
+    "lowest": write_near("ArgMin", HALVES),
     "gelu": """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
         net (float[batch, 3] x) => (float[batch, 3] y) { y = com.microsoft.Gelu(x) }""",
 }
@@ -44,6 +56,9 @@ Z = '{ name = "z", shape = ["batch", 3] }'
 MICROSOFT = 'options.custom_opsets = { "com.microsoft" = 1 }\n'
 SIGNAL = """inputs = [{ name = "x", shape = ["batch", 1, 8] }]
 outputs = [{ name = "y", shape = ["batch", 2, 8] }]"""
+SCORES = """inputs = [{ name = "x", shape = ["batch", 64] }]
+outputs = [{ name = "c", shape = ["batch", 1], dtype = "int64" }]
+axes.batch.example = 300"""
 #: The model, its keys, its status, and a part of its message.
 TABLE: dict[str, tuple[str, Status, str]] = {
     "net": ('source = "files/net.onnx"', Status.PASS, ""),
@@ -96,6 +111,16 @@ TABLE: dict[str, tuple[str, Status, str]] = {
         f'source = "files/conv.onnx"\nartifact = "files/leaky.onnx"\n{SIGNAL}',
         Status.FAIL,
         "8 units in float32's last place",
+    ),
+    "near": (
+        f'source = "files/whole.onnx"\nartifact = "files/halves.onnx"\n{SCORES}',
+        Status.PASS,
+        "",
+    ),
+    "far": (
+        f'source = "files/whole.onnx"\nartifact = "files/lowest.onnx"\n{SCORES}',
+        Status.FAIL,
+        "output 'c'",
     ),
     "script": (f'source = "files/net.jit"\noutputs = [{Y}]', Status.PASS, ""),
 }

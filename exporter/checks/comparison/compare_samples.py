@@ -6,6 +6,7 @@ the values of PyTorch. PyTorch's own outputs must match the contract too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -119,6 +120,7 @@ _UNCERTAIN_FIX = (
     "if it is rounding, declare `tolerance = { noise = 8 }`, "
     'or `compare = { rows = "unordered" }` if it changes the order of rows'
 )
+_ROUNDING_FIX = "; if this is rounding, declare "
 _LARGE_FIX = (
     "PyTorch gives other values in float64: it draws numbers, keeps state, or a value near a limit "
     "decides; make it an input of the model"
@@ -174,8 +176,13 @@ def compare_samples(
         metrics["only"] = " ".join(sizes)
     ratios = [item.limit_ratio for result in failed for item in result.comparisons]
     if status is Status.FAIL and "needs" in metrics and max(ratios) <= _NEAR and not is_large:
-        message = f"{message}; if this is rounding, declare `{metrics['needs']}`"
+        message = f"{message}{_ROUNDING_FIX}`{metrics['needs']}`"
     return CheckResult(check=check, status=status, message=message, metrics=metrics)
+
+
+def remove_tolerance_advice(message: str) -> str:
+    """Return the message of a comparison without the tolerance that would accept the error."""
+    return re.sub(rf"{_ROUNDING_FIX}`[^`]*`|; {re.escape(_UNCERTAIN_FIX)}", "", message)
 
 
 def _compare_sample(

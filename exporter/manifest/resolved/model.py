@@ -420,6 +420,11 @@ class ModelSpec(Keys):
         return self.source.endswith(".onnx")
 
     @property
+    def oracle(self) -> str:
+        """What computes the right outputs: PyTorch, or the file that is the source."""
+        return posixpath.basename(self.source) if self.is_onnx_file else "PyTorch"
+
+    @property
     def is_saved(self) -> bool:
         """Whether the source is a file without code of the project."""
         return self.is_saved_program or self.is_saved_script or self.is_onnx_file

@@ -12,7 +12,13 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.text import format_bytes, format_command, format_two_digits, pluralize
+from exporter.core.text import (
+    format_bytes,
+    format_command,
+    format_two_digits,
+    pluralize,
+    rename_reference,
+)
 from exporter.gate.baseline_comparison import find_lowest_opsets
 from exporter.manifest import Case, Dim, Fill, ModelSpec, Output, Override, Project
 from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
@@ -262,7 +268,8 @@ def _format_case(case: Case) -> str:
 
 def _list_settings(spec: ModelSpec) -> Iterator[Row]:
     """Yield the settings that differ from their default, and the overrides."""
-    yield from _list_texts(spec)
+    for row in _list_texts(spec):
+        yield {**row, "value": rename_reference(row["value"], spec.oracle)}
     for each in spec.overrides:
         cells = [] if each.opsets is None else [f"opsets {format_opsets(each.opsets)}"]
         if each.device != "*":

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from exporter.checks.comparison.compare_samples import remove_tolerance_advice
 from exporter.checks.file_differences import compare_weights
 from exporter.checks.model_file import read_model
 from exporter.checks.protocol import CheckedFile
@@ -42,7 +43,7 @@ def explain_against_file(
     compared = next((each.check for each in failed if each.check in SAMPLE_KINDS), "")
     weights = weights.blame_values() if compared else weights
     if weights.problems:
-        message = f"{weights.problems[0]}; {message}"
+        message = f"{weights.problems[0]}; {remove_tolerance_advice(message)}"
         yield {"message": message}
     if not compared:
         return

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
-from exporter.checks.comparison.compare_arrays import compute_max_error, measure_scale
 from exporter.checks.protocol import (
     SelectionData,
     hash_sample,
@@ -25,11 +23,13 @@ from exporter.checks.protocol import (
     write_rounded_outputs,
     write_ties,
 )
+from exporter.checks.reference_choices import find_choices, make_selection
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.model.model_kinds import Model
+from exporter.worker.model.onnx_model import OnnxModel
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
@@ -225,8 +225,6 @@ SELECTING_OPERATORS: dict[str, Callable[..., _Choice]] = {
 
 
 _SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
-#: Both values of a tie may have the error of a bound, 8 times PyTorch's own.
-_TIE_FACTOR = 16.0
 #: The prefix of operators that quantize their results inside.
 _QUANTIZED = "quantized::"
 #: The noise of plain float32 follows the terms of sums if it is larger than usual by this factor.
@@ -243,8 +241,6 @@ _TERMS = 128
 _LARGEST_SPECIAL_NOISE = 1.5e-4
 #: Statuses of a file with other values than PyTorch's.
 DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
-#: A larger difference from float64, as a share of the scale, is no rounding.
-_LARGEST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +321,8 @@ def review_reference(
         reference = _add_selections(reviewer, reference)
     if has_selections or names & STEPS:
         reference = _add_rounded_outputs(reviewer, reference)
+    if isinstance(model, OnnxModel):
+        reference = _add_file_choices(model, reviewer, reference)
     return reference.model_copy(update={"is_reviewed": True})
 
 
@@ -539,6 +537,19 @@ def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
     return reference.model_copy(update={"samples": tuple(samples.values())})
 
 
+def _add_file_choices(model: OnnxModel, reviewer: _Reviewer, reference: Reference) -> Reference:
+    """Write the choices of a file that is the reference among values that are equal in rounding."""
+    samples = {sample.index: sample for sample in reference.samples}
+    names = list(model.file.output_names)
+    positions = [names.index(output.name) for output in reviewer.spec.outputs]
+    for sample, _ in reviewer.list_samples(reference):
+        path = reviewer.folder.sample(sample.index)
+        data = read_sample(path, reviewer.spec)
+        if find_choices(model.file, data.inputs).write(path, data.outputs, positions):
+            samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
+    return reference.model_copy(update={"samples": tuple(samples.values())})
+
+
 def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference:
     """Write the outputs of runs with other rounding that are far from the usual outputs.
 
@@ -605,18 +616,12 @@ def describe_selection(
     """Return a selection with the rounding of its values, measured by float64."""
     is_float = selection.keys.is_floating_point()
     keys = to_numpy(selection.keys.to(torch.float64 if is_float else torch.int64))
-    exact = np.full(keys.shape, not is_float)
-    margin = 0.0
-    if is_float and number < len(exact_keys) and exact_keys[number].shape == selection.keys.shape:
+    wide = None
+    if is_float and number < len(exact_keys):
         wide = to_numpy(exact_keys[number].to(torch.float64))
-        exact = keys == wide
-        noise = compute_max_error(keys, wide)
-        if noise <= _LARGEST_SHARE * measure_scale(wide):
-            margin = _TIE_FACTOR * noise
-    return SelectionData(
-        keys=keys,
-        rows=to_numpy(selection.rows),
-        exact=exact,
-        margin=margin,
+    return make_selection(
+        keys,
+        wide,
+        to_numpy(selection.rows),
         is_first_promised=selection.is_first_promised,
     )

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from onnx import ModelProto
 
+from exporter.checks.comparison.compare_samples import remove_tolerance_advice
 from exporter.checks.file_differences import (
     Difference,
     GraphValue,
@@ -27,7 +28,7 @@ from exporter.checks.model_file import (
     find_external_data_problems,
     read_model,
 )
-from exporter.checks.protocol import CheckedFile
+from exporter.checks.protocol import CheckedFile, SampleCache
 from exporter.checks.sample_checks import check_axes, check_parity, check_values
 from exporter.checks.structure_checks import explain_missing_kernel, find_foreign_operators
 from exporter.checks.validity_checks import check_determinism, check_placement, check_power
@@ -67,6 +68,10 @@ _CHECKS = (
     check_axes,
     check_values,
 )
+
+
+#: Statuses of a file with other values than the reference's.
+_DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
 
 
 class FilePair(Exception):
@@ -146,6 +151,11 @@ def _name_reference(text: str) -> str:
     return rename_reference(text, NAME)
 
 
+def _remove_advice(result: CheckResult) -> CheckResult:
+    """Return the result without a tolerance as its fix: other weights are no rounding."""
+    return result.model_copy(update={"message": remove_tolerance_advice(result.message)})
+
+
 def _judge(check: str, difference: Difference) -> CheckResult:
     status = Status.FAIL if difference.problems else Status.PASS
     return CheckResult(check=check, status=status, message=difference.format())
@@ -163,6 +173,8 @@ class _Pair:
     interface: Difference
     checked: CheckedFile | None = None
     """The samples with the reference's outputs, after the first device."""
+    samples: ReferenceSamples | None = None
+    """The samples before a review."""
     notes: tuple[str, ...] = ()
 
     def prove(self, device: Device, options: PairOptions) -> DeviceVerdict:
@@ -173,6 +185,9 @@ class _Pair:
             if self.checked is None:
                 self.checked = self._draw(options)
             results = self._run(self.checked, device)
+            if any(each.status in _DOUBTFUL for each in results):
+                self.checked, is_changed = self._review(self.checked)
+                results = self._run(self.checked, device) if is_changed else results
             first = self._explain(self.checked, device, results)
         except (FilePair, ValueError) as error:
             load = CheckResult(check=_LOAD, status=Status.ERROR, message=str(error))
@@ -183,6 +198,8 @@ class _Pair:
         weights = self.weights
         if any(each.status.is_red for each in results):
             weights = weights.blame_values()
+        if weights.problems:
+            results = [_remove_advice(each) for each in results]
         checks = [
             CheckResult(check=FILES_CHECK, status=Status.PASS, message=self._describe_files()),
             _judge(WEIGHTS_CHECK, weights),
@@ -197,6 +214,13 @@ class _Pair:
         explained = deciding.model_copy(update={"message": message})
         checks = [explained if each is deciding else each for each in checks]
         return _report(device, deciding.status, message, deciding.check, checks)
+
+    def _review(self, checked: CheckedFile) -> tuple[CheckedFile, bool]:
+        """Write the choices among equal values; return whether the samples have others now."""
+        if self.samples is None or not self.samples.add_choices(checked):
+            return checked, False
+        self.samples = None  # the file of the next device is compared with them
+        return replace(checked, samples=SampleCache()), True
 
     def _describe_files(self) -> str:
         notes = list(self.notes)
@@ -249,11 +273,12 @@ class _Pair:
         ]
         contract = self._make_contract(inputs, outputs, renamed, options.bound)
         folder = JobFolder(self.folder / "samples")
+        self.samples = ReferenceSamples(reference, sets, order)
         return CheckedFile(
             folder=folder,
             opset=contract.opsets[0],
             spec=contract,
-            reference=ReferenceSamples(reference, sets, order).write(renamed, contract, folder),
+            reference=self.samples.write(renamed, contract, folder),
             file=self.file,
         )
 

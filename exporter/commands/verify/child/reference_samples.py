@@ -10,7 +10,8 @@ import numpy as np
 
 from exporter.checks.comparison.compare_arrays import measure_scale
 from exporter.checks.comparison.tolerance import PRECISIONS, is_float
-from exporter.checks.protocol import write_sample
+from exporter.checks.protocol import CheckedFile, read_sample, write_sample
+from exporter.checks.reference_choices import find_choices
 from exporter.commands.verify.child.file_inputs import DrawnSet
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
@@ -66,6 +67,18 @@ class ReferenceSamples:
             overflow=tuple(map(_describe_overflow, sets[0].outputs)),
             output_spread=tuple(_measure_spread(sets, index) for index in range(len(limits))),
         )
+
+    def add_choices(self, checked: CheckedFile) -> bool:
+        """Write the choices of the reference among equal values; return whether it has any."""
+        known = {sample.index for sample in checked.reference.samples}
+        has_any = False
+        for index, drawn in enumerate(self.sets):
+            if index in known:
+                folder = checked.folder.sample(index)
+                outputs = read_sample(folder, checked.spec).outputs
+                choices = find_choices(self.reference, drawn.inputs)
+                has_any |= choices.write(folder, outputs, self.order)
+        return has_any
 
     def _select(self, outputs: Sequence[OnnxValue] | None) -> list[OnnxValue] | None:
         return None if outputs is None else [outputs[index] for index in self.order]

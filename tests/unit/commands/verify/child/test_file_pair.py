@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper, parser
 
 from exporter.cli import entry_point
 from exporter.commands.verify.child.file_pair import compare_files
+from exporter.commands.verify.child.reference_samples import ReferenceSamples
 from exporter.commands.verify.client import PairOptions
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate.verify_report import DeviceVerdict
@@ -29,6 +30,8 @@ RENAMED = NET.replace("] w", "] v").replace("(x, w", "(x, v").replace("] b", "] 
 RENAMED = RENAMED.replace("(h, b", "(h, c")
 TWO = f"{HEAD} net (float[b, 2] x) => (float[b, 2] y, float[b, 2] z) {{ y = Exp(x) z = Sin(x) }}"
 SWAPPED = TWO.replace("y = Exp(x) z = Sin(x)", "z = Exp(x) y = Sin(x)")
+SQUARE = f"""{HEAD} net (float[b, 2] x) => (float[b, 2] y)
+<float[2, 2] w = {{1, 2, 3, 4}}> {{ y = Gemm<transB = 0>(x, w) }}"""
 RESHAPE = f"""{HEAD} net (float[b, 3] x) => (float[b, 3] y)
 <int64[2] s = {{-1, 3}}> {{ y = Reshape(x, s) }}"""
 SCALED = f"""{HEAD} net (float[b, 3] x) => (float[b, 3] y)
@@ -75,6 +78,15 @@ TABLE = {
         "weights",
         "1 of 2 weights of the reference have other values: 'w' (1 of 12, by up to 1.0e-03); "
         "the first difference: MatMul h: against the reference, no error before it",
+    ),
+    "a transposed weight": Row(
+        SQUARE.replace("{1, 2, 3, 4}", "{1, 3, 2, 4}"),
+        SQUARE,
+        "weights",
+        "have other values: 'w' (transposed)",
+    ),
+    "a transposed weight of another product": Row(
+        SQUARE.replace("{1, 2, 3, 4}", "{1, 3, 2, 4}").replace("transB = 0", "transB = 1"), SQUARE
     ),
     "weights before names": Row(
         OTHER.replace("batch", "n"), NET, "weights", "1 of 2 weights of the reference have other"
@@ -176,6 +188,18 @@ def test_each_difference_is_named(name: str, tmp_path: Path) -> None:
     assert verdict.status.is_red == bool(row.check)
     assert row.text in (verdict.message if row.check else list_texts(verdict))
     assert {path.name for path in tmp_path.iterdir()} == {"old.onnx", "new.onnx"}
+
+
+def test_no_tolerance_is_advised_for_other_weights(tmp_path: Path) -> None:
+    near = OTHER.replace("1.001", "1.00001")
+    texts = list_texts(prove(tmp_path, near, NET))
+    assert "error" in texts
+    assert "rounding" not in texts
+    rounded = NET.replace("r = Relu(a)", "e = Mul(a, n) r = Relu(e)")
+    rounded = rounded.replace("> {", ", float[1] n = {1.00001}> {").replace(
+        ">\n{", ", float[1] n = {1.00001}>\n{"
+    )
+    assert "if this is rounding, pass `--atol" in list_texts(prove(tmp_path, rounded, NET))
 
 
 def test_a_tolerance_accepts_an_error_but_no_other_weight(tmp_path: Path) -> None:
@@ -315,3 +339,47 @@ def test_unknown_names_have_a_message(
 ) -> None:
     with pytest.raises(ExporterError, match=text):
         prove(tmp_path, NET, NET, **options)
+
+
+def write_scores(body: str, outputs: str) -> str:
+    """Return a file with weights of five scores, of which 1 and 3 are equal but for rounding."""
+    weight = np.random.default_rng(0).normal(size=(64, 5)).astype(np.float32)
+    weight[:, 3] = weight[:, 1] * np.float32(1.0000001)
+    weights = {"w": weight, "upper": weight[:32], "lower": weight[32:]}
+    stored = ", ".join(
+        f"float[{len(array)}, 5] {name} = {{{', '.join(map(repr, map(float, array.ravel())))}}}"
+        for name, array in weights.items()
+    )
+    return f"""{HEAD} net (float[b, 64] x) => ({outputs})
+    <{stored}, int64[2] halves = {{32, 32}}, int64[1] two = {{2}},
+    float[5] table = {{10, 20, 30, 40, 50}}> {{ {body} }}"""
+
+
+WHOLE = "s = MatMul(x, w)"
+HALVES = """p, q = Split<axis = 1>(x, halves) f = MatMul(p, upper) g = MatMul(q, lower)
+s = Add(f, g)"""
+
+
+@pytest.mark.parametrize(
+    ("tail", "outputs", "wrong"),
+    [
+        ("c = ArgMax<axis = 1>(s)", "int64[b, 1] c", "c = ArgMin<axis = 1>(s)"),
+        (
+            "i = ArgMax<axis = 1, keepdims = 0>(s) y = Gather(table, i)",
+            "float[b] y",
+            "n = Abs(s) i = ArgMax<axis = 1, keepdims = 0>(n) y = Gather(table, i)",
+        ),
+        ("v, k = TopK<axis = 1>(s, two)", "int64[b, 2] k", "v, k = TopK<largest = 0>(s, two)"),
+    ],
+)
+def test_a_choice_among_near_values_is_reviewed(
+    tail: str, outputs: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = write_scores(f"{WHOLE} {tail}", outputs)
+    file = write_scores(f"{HALVES} {tail}", outputs)
+    sizes = {"b": 300}
+    assert prove(tmp_path, file, reference, sizes=sizes).status is Status.PASS
+    verdict = prove(tmp_path, write_scores(f"{HALVES} {wrong}", outputs), reference, sizes=sizes)
+    assert verdict.check in ("parity", "values")
+    monkeypatch.setattr(ReferenceSamples, "add_choices", lambda *_: False)
+    assert prove(tmp_path, file, reference, sizes=sizes).status.is_red
