@@ -16,7 +16,9 @@ import onnx
 import pytest
 import yaml
 
-from exporter.commands.publish.child.replaced_folder import list_changes
+from exporter.commands.publish.child.replaced_folder import compare_numbers
+from exporter.commands.publish.published_folder import read_contract
+from exporter.core.files import hash_file
 from tests.integration.project import read_files, run_exporter
 
 #: An optional runtime.
@@ -182,6 +184,12 @@ def test_what_a_user_has_to_know_is_on_the_card_and_in_the_folder(dist: Path) ->
         "options.intra_op_num_threads = 1",
         "{ intraOpNumThreads: 1 }",
         "the folder is unsigned",
+        "| speed | not measured |",
+        "| memory | not measured |",
+        "| in a browser | not proved: no device of this proof has the runtime `web` |",
+        "**Is there a newer one?** `index.json`, two folders above",
+        "The entry names no owner to ask.",
+        "The entry declares no license, so ask who gave it to you.",
     ):
         assert text in card, text
     published = json.loads((folder / "exporter.json").read_text())
@@ -203,6 +211,12 @@ def test_the_differences_of_a_replaced_folder_are_printed(nets: Path, tmp_path: 
         for _ in range(2)
     )
     assert "changed: " not in first + again
+    assert "no owner: masked; add `owner = " in first
+    assert "no preprocess" not in first
+    assert (
+        "The folder that it replaces is not known"
+        in (root / "dest/masked/17/README.md").read_text()
+    )
     manifest = root / "manifests/nets.toml"
     text = manifest.read_text().replace('"waves"', '"other waves"')
     manifest.write_text(text.replace('"16000" }', '"16000" }\nversion = "2"'))
@@ -210,6 +224,14 @@ def test_the_differences_of_a_replaced_folder_are_printed(nets: Path, tmp_path: 
     assert "changed: version: none -> 2\n" in changed
     assert "changed: meaning of x\n" in changed
     assert "numbers" not in changed
+    folder = root / "dest/masked/17"
+    card = (folder / "README.md").read_text()
+    digest = json.loads((folder / "exporter.json").read_text())["replaces"]["sha256"]
+    assert f"It replaces a file with the sha256 `{digest}`. What changed for a user:" in card
+    assert "- version: none -" in card
+    # The same file again has the same card, with what its first publication replaced.
+    assert "changed: " not in run_exporter(root, "publish", "--initial", "masked", "dest").stdout
+    assert (folder / "README.md").read_text() == card
 
 
 def test_the_numbers_of_two_files_are_compared(dist: Path, tmp_path: Path) -> None:
@@ -219,15 +241,17 @@ def test_the_numbers_of_two_files_are_compared(dist: Path, tmp_path: Path) -> No
     array = onnx.numpy_helper.to_array(weight) + np.float32(1)
     weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
     onnx.save(model, old / "model.onnx")
-    assert list_changes(old, dist / "sound/18") == ()  # by the hash of the export
+    new = dist / "sound/18"
+    (number,) = compare_numbers(old, new, read_contract(new))
+    assert number.startswith("numbers of y: by up to 1, its largest value is ")
     text = (old / "exporter.json").read_text()
-    exported = json.loads(text)["exported"]
-    (old / "exporter.json").write_text(text.replace(exported, "0" * 64))
-    (change,) = list_changes(old, dist / "sound/18")
-    assert change.startswith("numbers of y: by up to 1, its largest value is ")
+    same = text.replace(json.loads(text)["exported"], hash_file(new / "model.onnx"))
+    (old / "exporter.json").write_text(same)
+    assert not [*compare_numbers(old, new, read_contract(new))]  # by the hash of the export
+    (old / "exporter.json").write_text(text)
     (old / "model.onnx").write_bytes(b"")
-    (change,) = list_changes(old, dist / "sound/18")
-    assert change.startswith("the replaced file does not run on the new example.npz: ")
+    (number,) = compare_numbers(old, new, read_contract(new))
+    assert number == "numbers: the replaced file does not run on the new example.npz"
 
 
 #: Prints the inputs and returns zeros, as the interface of onnxruntime-node.

@@ -16,6 +16,7 @@ from exporter.commands.publish.published_folder import (
     Candidate,
     Omission,
     choose_file,
+    list_hints,
     write_catalog,
 )
 from exporter.commands.publish.publisher import PublishResult, prepare_destination
@@ -82,6 +83,8 @@ def publish(selection: Selection, root: Path, dest: str, **included: bool) -> in
             _print_result(result, Path(dest))
             done.append(result)
     published = [result for result in done if not result.problem]
+    for hint in list_hints([manifest.find_model(result.candidate.model) for result in published]):
+        print_line(hint)
     templates = Path(manifest.project.root).resolve() / manifest.project.templates
     if published and (note := write_catalog(Path(dest).resolve(), templates)):
         print_error(note)

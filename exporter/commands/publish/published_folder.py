@@ -27,7 +27,7 @@ from exporter.core.files import (
     write_text,
 )
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.text import join_lines
+from exporter.core.text import join_lines, join_names
 from exporter.jobs import is_weights_name
 from exporter.manifest import Caller, Device, ModelSpec, Preprocess
 from exporter.manifest.resolved.keys import Search
@@ -202,14 +202,25 @@ class TargetResult(FrozenModel):
     problems: Items[str] = ()
     """The reasons against its publication."""
     notes: Items[str] = ()
-    changes: Items[str] = ()
-    """The differences of the folder that it replaces for a user of the file."""
+    numbers: Items[str] = ()
+    """The differences of the outputs from those of the file that it replaces."""
     sets: Items[DataSet] = ()
     example: Items[ExampleTensor] = ()
     links: Items[PublishedLink] = ()
     allowed: Items[Allowance] = ()
     sources: dict[str, str] = Field(default_factory=dict)
     """The published file with the content of each file of a sample, by its name in an export."""
+
+
+class Replacement(FrozenModel):
+    """A published folder in whose place another one was written."""
+
+    sha256: str
+    """The hash of its file."""
+    version: str = ""
+    commit: str = ""
+    changes: Items[str] = ()
+    """What is different for a user of the file."""
 
 
 class Publication(FrozenModel):
@@ -246,6 +257,8 @@ class Publication(FrozenModel):
     """The raw tensors of the first data set, for programs without Python."""
     links: Items[PublishedLink] = ()
     """The files that run one after the other, if the model is a chain."""
+    replaces: Replacement | None = None
+    """The last folder with other content in the same place, as far as it was there."""
     tools: dict[str, str]
     """The versions of the tools that built and proved it."""
     data_sets: Items[DataSet]
@@ -396,8 +409,6 @@ def summarize(
     )
     meanings = {each.name: each.meaning for each in spec.inputs if each.meaning}
     meanings |= {each.name: each.meaning for each in spec.outputs if each.meaning}
-    meanings = {each.name: each.meaning for each in spec.inputs if each.meaning}
-    meanings |= {each.name: each.meaning for each in spec.outputs if each.meaning}
     return Publication.from_fields(
         candidate,
         is_green=not candidate.warning,
@@ -419,6 +430,28 @@ def summarize(
         records=records,
         sources=result.sources,
     )
+
+
+#: What a user of a file asks for, and a line that answers.
+_ASKED = {"license": 'license = "Apache-2.0"', "owner": 'owner = "vision@example.com"'}
+_PREPROCESS = 'preprocess = { layout = "NCHW", colour = "RGB", range = [0, 1] }'
+
+
+def list_hints(specs: Iterable[ModelSpec]) -> Iterator[str]:
+    """Yield a line for each key that a user of published files asks for, and their entries lack."""
+    known = {spec.id: spec for spec in specs}
+    for key, line in _ASKED.items():
+        if names := [name for name, spec in known.items() if not getattr(spec, key)]:
+            yield f"no {key}: {join_names(names, 3)}; add `{line}` to the entry or its defaults"
+    inputs = [
+        f"{name}.{item.name}"
+        for name, spec in known.items()
+        for item in spec.inputs
+        if "float" in item.dtype and not item.preprocess and not spec.generate and not spec.rollout
+    ]
+    if inputs:
+        example = f'such as `{_PREPROCESS}` or `{{ function = "prepare.py:load" }}`'
+        yield f"no preprocess: {join_names(inputs, 3)}; tell how a sample becomes it, {example}"
 
 
 def list_missing_in_genai(spec: ModelSpec) -> tuple[str, ...]:

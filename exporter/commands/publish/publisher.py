@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
+from exporter.commands.publish.changes import describe_replacement
 from exporter.commands.publish.descriptions import write_descriptions
 from exporter.commands.publish.published_folder import (
     Candidate,
@@ -31,6 +32,7 @@ from exporter.commands.publish.published_folder import (
     find_hash_problems,
     list_edited_texts,
     list_unlisted_files,
+    read_contract,
     summarize,
 )
 from exporter.core.errors import ExitCode, ExporterError
@@ -230,13 +232,15 @@ class _ModelPublisher:
                 repository=find_repository(root, self.environment) if item.commit else "",
                 tools=self.tools,
             )
+            publication, changes = self._compare(item, publication, spec, result)
+            item.notes += [f"changed: {each}" for each in changes]
             templates = root / self.project.templates
             write_descriptions(publication, spec, devices, templates, item.folder)
             moved = self.folder / "moved" / item.folder.name
             moved.parent.mkdir(exist_ok=True)
             item.folder = item.folder.rename(moved)
         for item, result in self._request("verify_files", {"root": root}, items):
-            item.notes += (*result.notes, *(f"changed: {each}" for each in result.changes))
+            item.notes += result.notes
             if item.candidate.warning:  # the warning contains the failures
                 item.notes += result.problems
             elif result.problems:
@@ -246,6 +250,21 @@ class _ModelPublisher:
             if not item.problem:
                 move_into_place(item.folder, self.destination / str(item.candidate.opset))
             yield item
+
+    def _compare(
+        self, item: PublishResult, publication: Publication, spec: ModelSpec, result: TargetResult
+    ) -> tuple[Publication, tuple[str, ...]]:
+        """Return the publication with the folder that it replaces, and what is different."""
+        previous = self._find_previous(item.candidate)
+        if previous is None:
+            return publication, ()
+        try:
+            old = (Publication.from_folder(previous), read_contract(previous))
+        except (OSError, ValueError) as error:
+            return publication, (f"the replaced folder cannot be read: {error}",)
+        replaces = describe_replacement(old, (publication, spec), result.numbers)
+        changes = replaces.changes if replaces and replaces != old[0].replaces else ()
+        return publication.model_copy(update={"replaces": replaces}), changes
 
     def _find_previous(self, candidate: Candidate) -> Path | None:
         folder = self.destination / str(candidate.opset)

@@ -33,7 +33,7 @@ from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckedFile, DamagedSample, SampleData, hash_sample
 from exporter.checks.sample_checks import SAMPLE_KINDS, select_samples
-from exporter.commands.publish.child.replaced_folder import list_changes
+from exporter.commands.publish.child.replaced_folder import compare_numbers
 from exporter.commands.publish.published_folder import (
     EXAMPLE,
     MARKER,
@@ -108,10 +108,13 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
     example = _write_example(target.folder, writer)
+    old = target.previous
+    numbers = tuple(compare_numbers(old, target.folder, checked.spec)) if old else ()
     write_json(JobFolder(target.folder).reference, reference)
     _describe_file(target, spec, proto)
     return TargetResult(
         notes=tuple(writer.notes),
+        numbers=numbers,
         sets=tuple(writer.sets),
         example=example,
         links=tuple(PublishedLink.from_fields(link) for link in list_links(proto)),
@@ -378,12 +381,10 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
             notes.append(f"not loaded on {device.name}, which is unavailable: {record.message}")
     except Exception as error:  # kernels are code of the project
         problems = [str(error)]
-    changes = list_changes(target.previous, folder) if target.previous else ()
     lines = (join_lines(problem.replace(f"{folder}/", "")) for problem in problems)
     return TargetResult(
         problems=tuple(truncate(line, _PROBLEM_LENGTH) for line in lines),
         notes=tuple(notes),
-        changes=tuple(changes),
     )
 
 
