@@ -154,8 +154,8 @@ def _find_selectors(graph: ModelProto) -> Iterator[_Selector]:
 
 
 def _read(node: NodeProto, name: str, default: int) -> int:
-    found: AttributeProto | None = next((i for i in node.attribute if i.name == name), None)
-    return default if found is None else int(helper.get_attribute_value(found))
+    attribute: AttributeProto | None = next((i for i in node.attribute if i.name == name), None)
+    return default if attribute is None else int(helper.get_attribute_value(attribute))
 
 
 def _follow(graph: ModelProto, indices: str) -> list[str]:

@@ -171,9 +171,9 @@ class ReferenceFile:
             path.write_bytes(_cut(graph, names, given).SerializeToString())
             self._parts[key] = open_plain_session(path)
             path.unlink()
-        fed = {name: _widen_array(array) if is_wide else array for name, array in inputs.items()}
-        fed |= given
-        return list(self._parts[key].run({name: array.copy() for name, array in fed.items()}))
+        values = {name: _widen_array(array) if is_wide else array for name, array in inputs.items()}
+        values |= given
+        return list(self._parts[key].run({name: array.copy() for name, array in values.items()}))
 
     def _write_wide(self) -> Path:
         path = self._scratch / "float64.onnx"
@@ -240,9 +240,9 @@ def _cut(graph: ModelProto, names: Sequence[str], replaced: Mapping[str, Array])
     for name, array in replaced.items():
         dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
         part.graph.input.append(helper.make_tensor_value_info(name, dtype, None))
-    kept = [item for item in part.graph.value_info if item.name not in replaced]
+    others = [item for item in part.graph.value_info if item.name not in replaced]
     del part.graph.value_info[:]
-    part.graph.value_info.extend(kept)
+    part.graph.value_info.extend(others)
     del part.graph.output[:]
     part.graph.output.extend(ValueInfoProto(name=name) for name in names)
     return part
