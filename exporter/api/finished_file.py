@@ -48,6 +48,7 @@ def make_finished_entry(
     """
     update: dict[str, object] = {
         "artifact": str(path.resolve()),
+        "chain": (),  # the file is the whole, such as a merged one
         "opsets": (opset,),
         "expect": (),
         "skip": (),

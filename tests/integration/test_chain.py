@@ -166,6 +166,25 @@ def test_a_chain_depends_on_the_files_of_its_links(chains: Path, tmp_path: Path)
     assert run_exporter(project, "export", "segmenter").returncode == 0
     assert read_cells(project)["segmenter/17/cpu"].status == "pass"
     assert run_exporter(project, "plan", "segmenter", code=0).stdout.startswith("0 cells to run")
+    ended = run_exporter(project, "verify", "--entry", "segmenter", "build/segmenter/17.onnx")
+    assert ended.stdout.endswith("1 verdict: 1 proved, 0 red\n")
+
+
+def test_a_lost_or_weaker_chain_is_a_loss(chains: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(chains, tmp_path / "project"))
+    run_exporter(project, "baseline", code=0)
+    entries = (project / "manifests/seg.toml").read_text()
+    low, high = (
+        '"mask_decoder.low" = "image_encoder.low"',
+        '"mask_decoder.low" = "image_encoder.high"',
+    )
+    edit(project, low, high)
+    text = run_exporter(project, "gate", code=1).stdout
+    assert "segmenter/17/cpu: contract changed: chain: id = mask_decoder" in text
+    without = entries.replace("models.segmenter", "models.other")
+    (project / "manifests/seg.toml").write_text(without.replace('"segmenter"', '"other"'))
+    text = run_exporter(project, "gate", code=1).stdout
+    assert "segmenter/17/cpu: promise removed: pass -> pass" in text
 
 
 def test_a_published_chain_runs_without_pytorch(chains: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ import onnx_ir as ir
 from exporter.checks.model_file import (
     UnreadableModel,
     find_external_data_problems,
+    find_link_problems,
     list_external_files,
     read_model,
     rename_external_files,
@@ -32,6 +33,7 @@ from exporter.core.files import hash_file
 from exporter.jobs import JobFolder, format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
+from exporter.runtimes.chain import list_links
 from exporter.worker.export.graph_names import (
     name_axes,
     order_inputs,
@@ -301,8 +303,16 @@ def copy_file(source: Path, target: Path) -> onnx.ModelProto:
         UnreadableModel: If the file or its external data cannot be read.
     """
     proto = read_model(source)
-    if problems := tuple(find_external_data_problems(proto, source.parent)):
+    problems = (
+        *find_external_data_problems(proto, source.parent),
+        *find_link_problems(proto, source.parent),
+    )
+    if problems:
         raise UnreadableModel(f"{source.name}: {'; '.join(problems)}")
+    for link in list_links(proto):
+        file = source.with_name(link.file)
+        for name in (link.file, *list_external_files(read_model(file))):
+            shutil.copyfile(source.with_name(name), target.with_name(name))
     if names := list_external_files(proto):
         new_names = {}
         for each in names:
