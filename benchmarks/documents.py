@@ -52,6 +52,26 @@ manifests/nets.toml:8: models.alexnet.opset: unknown key; did you mean 'opsets'?
 The first line lets your editor complete keys, after
 `exporter schema > manifests/manifest.schema.json` wrote that file.
 
+## The ten most used keys
+
+```toml
+[models.tagger]
+source = "nets.py:Tagger"            # a class, a function that returns a module, or a module
+init = { width = 64 }                # arguments of the call of the source
+weights = "tagger.safetensors"       # trained values; without this key, drawn ones
+inputs = [
+  { name = "ids", shape = ["batch", "tokens"], dtype = "int64", fill = { randint = [0, 1000] } },
+]
+outputs = [{ name = "scores", shape = ["batch", "tokens", 5] }]
+axes.tokens = { min = 2, max = 512 } # the sizes that you promise; others are proved, too
+opsets = "17..21"                    # one file for each opset
+devices = ["cpu", "openvino"]        # each one checks every file
+expect = [{ device = "openvino", opset = 21, stage = "load", reason = "link to an issue" }]
+description = "Scores of each token" # one line for reports and the card
+```
+
+The tenth is `fill`, the values of an input: here whole numbers from 0 to 999.
+
 ## Where settings come from
 
 Later settings win: the built-in default, `[tool.exporter.defaults]` in pyproject.toml,
@@ -77,6 +97,34 @@ _OTHER_KEYS = """\
 The 20 keys of nearly all entries, and the order of settings, are in the
 [manifest reference](manifest.md). A value in parentheses is the default. Paths are relative to the
 manifest.
+
+## The ten most used of them
+
+```toml
+[models.decoder]
+source = "nets.py:Decoder"
+inputs = [
+  { name = "ids", shape = ["batch", "tokens"], dtype = "int64", fill = { randint = [0, 1000] } },
+  { name = "mask", shape = ["batch", "tokens"], fill = { mask = "right" } },  # padded rows
+]
+outputs = [{ name = "logits", shape = ["batch", "tokens", 1000] }]
+axes.tokens = { min = 4, max = 512, multiple_of = 4 }  # the promised sizes
+cases = [{ name = "no padding", values = { mask = "ones" } }]  # one more input set
+opsets = "17..21"
+skip = [{ opset = 19, reason = "no product has it" }]
+
+[[models.decoder.overrides]]  # other settings for some opsets or devices
+opset = "18..21"
+ir_version = 9                # for older runtimes
+
+[models.decoder_half]
+extends = "decoder"           # all keys of another entry
+precision = "float16"         # casts the weights
+tolerance = { atol = 1e-2, rtol = 1e-2 }  # in place of the measured one
+capture = "export"            # this one only
+exporter = "dynamo"
+skip = [{ opset = "17..19", reason = "dynamo converts down from 18" }]
+```
 """
 #: The keys of nearly all entries: 20 different names. Outputs have three of those of inputs.
 COMMON_KEYS: Mapping[type[Table], tuple[str, ...]] = {

@@ -126,7 +126,8 @@ def shorten_page(page: str, limit: int) -> str:
 
 
 def _format_rest(count: int) -> str:
-    return f"\n\n… {count} more lines are in `gate.md` of the job's uploaded files.\n"
+    lines = "more line is" if count == 1 else "more lines are"
+    return f"\n\n… {count} {lines} in `gate.md` of the job's uploaded files.\n"
 
 
 def _format_command(item: Annotation, root: Path, workspace: Path) -> str:

@@ -234,4 +234,5 @@ def shorten_diff(diff: str, limit: int) -> str:
     """Return the changed lines of a difference with their context, at most `limit` lines."""
     lines = [line for line in diff.splitlines() if not line.startswith(_DIFF_HEADERS)]
     more = len(lines) - limit
-    return "\n".join(lines[:limit]) + (f"\n… and {more} more lines" if more > 0 else "")
+    rest = f"\n… and {pluralize(more, 'more line')}" if more > 0 else ""
+    return "\n".join(lines[:limit]) + rest

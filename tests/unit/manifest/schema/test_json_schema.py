@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from benchmarks.documents import COMMON_KEYS, format_reference, main
 from benchmarks.manifest_schema import build_schema
+from exporter.manifest import load_project
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.syntax.table import Table
 
@@ -26,6 +30,21 @@ def test_committed_files_are_up_to_date(tmp_path: Path) -> None:
     stale = [path.name for path in written if path.read_bytes() != (_DOCS / path.name).read_bytes()]
     assert not stale, "run `python -m benchmarks.documents`"
     assert len(written) == 4
+
+
+@pytest.mark.parametrize("page", ["manifest.md", "manifest-keys.md"])
+def test_the_examples_of_the_most_used_keys_are_valid(tmp_path: Path, page: str) -> None:
+    text = (_DOCS / page).read_text("utf-8").partition("\n## The ten most used")[2]
+    block = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0]
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n\n{block}")
+    (tmp_path / "manifests/tagger.safetensors").touch()
+    (tmp_path / "manifests/nets.py").write_text("class Tagger: pass\nclass Decoder: pass\n")
+    settings_text = '[tool.exporter]\ndevices.openvino = { runtime = "openvino" }\n'
+    (tmp_path / "pyproject.toml").write_text(settings_text)
+    assert load_project(tmp_path).models
+    keys = {word for model in tomllib.loads(block)["models"].values() for word in model}
+    assert len(keys) > 9
 
 
 def test_the_schema_is_valid() -> None:
