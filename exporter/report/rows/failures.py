@@ -15,6 +15,7 @@ from exporter.core.text import (
     format_command,
     join_lines,
     join_names,
+    pluralize,
 )
 from exporter.manifest import Manifest, Project
 from exporter.records.record import (

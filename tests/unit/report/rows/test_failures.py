@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
 from exporter.report.pages.markdown import render_pages
+from exporter.report.pages.templates import render_script
 from exporter.report.rows.failure_reasons import describe_divergence, explain_failure
 from exporter.report.rows.failures import (
     find_model_lines,
     find_repro_obstacle,
     format_repro_command,
+    shorten_diff,
     summarize_failure,
 )
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -160,3 +163,16 @@ def test_a_runtime_without_a_script_has_no_command() -> None:
 def test_a_green_cell_has_neither() -> None:
     green = make_record("alexnet/17/cpu")
     assert (find_repro_obstacle(green), format_repro_command(green)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("count", "rest"), [(12, ""), (13, "… and 1 more line"), (14, "… and 2 more lines")]
+)
+def test_the_rest_of_a_difference_is_counted(count: int, rest: str) -> None:
+    diff = "\n".join(f"+line {number}" for number in range(count))
+    assert shorten_diff(diff, 12).removeprefix("\n".join(diff.splitlines()[:12])).strip() == rest
+    names = "subject title change is_improvement is_blocking cause message code fixes shown_by"
+    names += " locations lines acceptance commands expectations edited owners models decision"
+    row = SimpleNamespace(**dict.fromkeys(names.split(), ""), diff=diff)
+    lines = render_script("gate.txt", rows=[row]).splitlines()
+    assert [line.strip("| ") for line in lines if "more line" in line] == [rest] * bool(rest)
