@@ -319,6 +319,8 @@ def _print_verdict(subject: str, record: Record) -> None:
     message += f": {record.message}" if message else ""
     color = choose_color(record.status)
     print_line(f"{subject}: {record.status}{join_lines(message)}", color=color, wraps=True)
+    for text in record.advice:
+        print_line(f"    advice: {text}", wraps=True)
 
 
 def _prove_files(

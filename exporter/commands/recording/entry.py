@@ -164,7 +164,7 @@ def update_entry(
     # The opset of a call is a guess.
     exported = observation.opsets or ((observation.opset,) if observation.opset else ())
     old["opsets"], values["opsets"] = sorted({*opsets}), sorted({*opsets, *exported})
-    written = {*values} - {"axes"} | {"weights", "constants", "containers"}
+    written = {*values} - {"axes", "rollout"} | {"weights", "constants", "containers"}
     keys = [key for key in sorted(written) if not _covers(old.get(key), values.get(key))]
     for key in keys:
         items = new.get(key)
@@ -238,9 +238,83 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
     for key, items in tables.items():
         if items:
             table.add(key, _format_tables(items))
+    if probe and (rollout := _describe_loop(inputs, outputs)):
+        pairs = ", ".join(f"{target} is {output}" for output, target in rollout["feeds"].items())
+        _add_comment(table, f"guessed: the loop, in which {pairs} of the step before")
+        table.add("rollout", _inline(rollout))
     if probe:
         for name, limits in _list_axes(observation, probe).items():
             table.add(tomlkit.key(["axes", name]), _inline(limits))
+
+
+#: The ends of the names of a memory before and after a call.
+_BEFORE, _AFTER = re.compile(r"_?(in|0|prev|past|old)$"), re.compile(r"_?(out|1|n|next|new)$")
+#: The names of a memory; other inputs with the form of an output are no states.
+_MEMORY = re.compile(
+    r"(?:^|_)(?:[hc]x?|hidden|cell|memory|memories|mem|states?|carry|rnn|lstm|gru)(?=_|\d|$)"
+)
+#: Steps of a loop that `add` writes, and those after which a memory is reset.
+_STEPS, _RESET_STEPS = 16, 5
+_RESET = re.compile(r"(?:^|_)(resets?|dones?|episode_starts?|is_first|first|starts)(?:_|$)")
+
+
+def _describe_loop(
+    inputs: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the loop of a model with a memory, or {} if no output is an input of the next step.
+
+    They have one dtype, the same sizes, and a common name: `h_in` and `h_out`, `h` and `h1`,
+    `lstm_states_0` and `states_0`. Outputs without a name are in the order of the inputs.
+    """
+    memories = [each for each in inputs if _MEMORY.search(each["name"].casefold())]
+    feeds: dict[str, str] = {}
+    for item in memories:
+        names = (each["name"] for each in outputs if _form(each) == _form(item))
+        named = (name for name in names if name not in feeds and _are_related(item["name"], name))
+        if name := next(named, ""):
+            feeds[name] = item["name"]
+    rest = [each for each in memories if each["name"] not in feeds.values()]
+    for form in {str(_form(each)): _form(each) for each in rest}.values():
+        targets = [each["name"] for each in rest if _form(each) == form]
+        unnamed = [
+            each["name"]
+            for each in outputs
+            if _form(each) == form and re.fullmatch(r"output_\d+", each["name"])
+        ]
+        if len(targets) == len(unnamed):
+            feeds |= dict(zip(unnamed, targets, strict=True))
+    if not feeds:
+        return {}
+    constants = {
+        item["name"]: [_RESET_VALUES[kind][number % _RESET_STEPS == 0] for number in range(_STEPS)]
+        for item in inputs
+        if item["name"] not in feeds.values() and _RESET.search(item["name"].casefold())
+        if (kind := re.sub(r"\d+$", "", item.get("dtype", "float32"))) in _RESET_VALUES
+    }
+    return {"steps": _STEPS, "feeds": feeds} | ({"constants": constants} if constants else {})
+
+
+def _form(table: Mapping[str, Any]) -> tuple[str, list[Dim]]:
+    return table.get("dtype") or "float32", table["shape"]
+
+
+def _are_related(before: str, after: str) -> bool:
+    """Return whether an output has the name of an input, without the words before and after."""
+    pairs = {(before, after), (_BEFORE.sub("", before), _AFTER.sub("", after))}
+    pairs |= {(_BEFORE.sub("", before), after), (before, _AFTER.sub("", after))}
+    return any(
+        one == other or one.endswith(f"_{other}") or other.endswith(f"_{one}")
+        for one, other in pairs
+    )
+
+
+#: The values of a step without and with a reset, by the kind of a dtype.
+_RESET_VALUES: Mapping[str, Sequence[bool | float]] = {
+    "bool": (False, True),
+    "int": (0, 1),
+    "uint": (0, 1),
+    "float": (0.0, 1.0),
+}
 
 
 def _describe_inputs(

@@ -223,11 +223,13 @@ class Rollout(Table):
     """`{ "present.{layer}" = "past.{layer}" }`: the input of the next step for an output. An
     integer input gets the positions of a float output's largest values, such as the next token.
     Others keep their values; along a growing axis, the last are repeated."""
-    constants: Annotated[dict[fields.Line, fields.Line], FUNCTION] = Field(default_factory=dict)
-    """`{ timestep = "schedule.py:values" }`: for an input that no output feeds, a function that
-    returns its value in each step, such as a schedule, a guidance scale or a reset. It returns an
-    array `[steps, ...]` or a list; it may take the number of steps. A number is the value of all
-    elements."""
+    constants: Annotated[dict[fields.Line, fields.StepValues], FUNCTION] = Field(
+        default_factory=dict
+    )
+    """`{ timestep = "schedule.py:values", reset = [true, false, false] }`: for an input that no
+    output feeds, its value in each step, such as a schedule, a guidance scale or a reset. A
+    function returns an array `[steps, ...]` or a list; it may take the number of steps. A number is
+    the value of all elements."""
     loop: Annotated[fields.Line | None, FUNCTION] = None
     """`"sample.py:sample"`: PyTorch's own loop, which the steps have to repeat. It is called with
     the model and the tensors of the first step by the names of the inputs. It returns the outputs

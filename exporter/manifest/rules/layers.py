@@ -220,14 +220,17 @@ class EffectiveSettings:
     def check_functions(self, key_path: KeyPath, table: Table) -> Table:
         """Check the functions that a table names; return it with names as `check_function`."""
         fields = type(table).model_fields
-        update: dict[str, str | dict[str, str]] = {}
+        update: dict[str, Any] = {}
         for name in fields:
             value, path = getattr(table, name), (*key_path, name)
             if not value or FUNCTION not in fields[name].metadata:
                 continue
             if isinstance(value, dict):
                 update[name] = {
-                    each: self.check_function((*path, each), text) for each, text in value.items()
+                    each: self.check_function((*path, each), text)
+                    if isinstance(text, str)
+                    else text
+                    for each, text in value.items()
                 }
             else:
                 update[name] = self.check_function(path, value)

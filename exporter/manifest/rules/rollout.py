@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exporter.core.errors import suggest_name
+from exporter.core.text import pluralize
 from exporter.manifest.resolved.keys import ENCODER, Rollout
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.generate import NOT_FOR_GENERATE
@@ -83,7 +84,7 @@ def _check_constants(
 ) -> None:
     """Report values of each step for what is no input, or gets an output of the step before."""
     sources = {target: source for source, target in feeds.items()}
-    for name in table.constants:
+    for name, values in table.constants.items():
         key_path: KeyPath = ("rollout", "constants", name)
         if name not in inputs:
             text = f"no input has the name {quote(name)}{suggest_name(name, inputs)}"
@@ -91,6 +92,9 @@ def _check_constants(
         elif name in sources:
             text = f"{quote(name)} gets the output {quote(sources[name])} in each step"
             entry.add_problem(key_path, f"{text}; remove it here or in `feeds`")
+        elif not isinstance(values, str) and len(values) != table.steps:
+            text = f"has {pluralize(len(values), 'value')}, and `steps` is {table.steps}"
+            entry.add_problem(key_path, f"{text}; write one for each step")
 
 
 def _find_loop(entry: EffectiveSettings) -> Rollout | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -308,6 +309,17 @@ def _check_item(step: int | str, check: Callable[[object], Any], value: object) 
         raise NestedProblem((step,), str(error)) from None
 
 
+def _check_step_values(value: object) -> str | tuple[bool | int | float, ...]:
+    """Return the name of a function, or a number for each step."""
+    if isinstance(value, str):
+        return _check_line(value)
+    if isinstance(value, list | tuple) and value:
+        numbers = [each for each in value if isinstance(each, bool | int | float)]
+        if len(numbers) == len(value) and all(map(math.isfinite, numbers)):
+            return tuple(numbers)
+    raise unexpected_value('"file.py:function" or a list with a number for each step', value)
+
+
 def _parse_timeout(value: object) -> float:
     form = 'a number of seconds above 0, or a time such as "90s", "10m" or "1h"'
     match value:
@@ -430,6 +442,18 @@ Repeat = Annotated[
 ]
 TensorField = Annotated[Any, PlainValidator(_check_tensor), WithJsonSchema(_TENSOR_SCHEMA)]
 PlainField = Annotated[Plain, PlainValidator(_check_plain), WithJsonSchema({})]
+StepValues = Annotated[
+    str | tuple[bool | int | float, ...],
+    PlainValidator(_check_step_values),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": ["boolean", "number"]}},
+            ]
+        }
+    ),
+]
 Timeout = Annotated[
     float,
     PlainValidator(_parse_timeout),

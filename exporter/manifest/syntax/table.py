@@ -100,7 +100,8 @@ def list_functions(value: object) -> Iterator[str]:
         for name, field in type(value).model_fields.items():
             item = getattr(value, name)
             if item and FUNCTION in field.metadata:
-                yield from item.values() if isinstance(item, dict) else (item,)
+                values = item.values() if isinstance(item, dict) else (item,)
+                yield from (each for each in values if isinstance(each, str))
             elif isinstance(item, _WITH_ITEMS):
                 yield from list_functions(item)
     elif isinstance(value, tuple | dict):

@@ -42,6 +42,7 @@ from exporter.worker.diagnosis.remedies import (
     UNOPTIMIZED,
     advise_on_kept_values,
     advise_on_random_numbers,
+    advise_on_state,
     advise_on_weights,
     find_cause,
     find_code,
@@ -286,6 +287,8 @@ def _explain_check(
     elif record.stage is Stage.PARITY and record.check == DETERMINISM_CHECK:
         unstable = checked.reference.unstable
         yield {"blame": Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))}
+        if advice := advise_on_state(opset_export, checked):
+            yield {"advice": advice}
     elif record.stage is Stage.PARITY and record.status is Status.FAIL and record.check:
         yield from _explain_fault(record, opset_export, checked, device)
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ import onnx_ir as ir
 import torch
 
 from exporter.checks.protocol import CheckedFile, SampleCache
-from exporter.core.check_table import STATEFUL_PREFIX
+from exporter.core.check_table import STATE_PREFIXES, STATEFUL_PREFIX
 from exporter.core.text import join_names
 from exporter.jobs import JobFolder, Reference, list_groups
 from exporter.manifest import Constant, Device, ModelSpec
@@ -545,6 +546,53 @@ def advise_on_kept_values(opset_export: OpsetExport, checked: CheckedFile) -> tu
     return tuple(filter(None, [_run(experiment, new, checked)]))
 
 
+#: Words in the names of statistics that a normalizer updates.
+_STATISTICS = re.compile(r"mean|var|std|count|running|num_batches")
+
+
+def advise_on_state(opset_export: OpsetExport, checked: CheckedFile) -> tuple[str, ...]:
+    """Return the lines of a module that has the memory of a model as inputs and outputs."""
+    if not checked.reference.unstable.startswith(STATE_PREFIXES):
+        return ()
+    model = load_new_model(opset_export)
+    state, buffers = PythonState(model), BufferSnapshot(model)
+    memories: dict[str, Any] = {}
+    with suppress(Failure, AttributeError, TypeError):
+        with buffers:
+            run_model(model, opset_export.spec, opset_export.inputs)
+            changed = [name for name in state.list_changes() if name.startswith("the attr")]
+            names = [name.split("'")[1] for name in changed]
+            memories = {name: attrgetter(name)(model) for name in names}
+        memories |= {name: attrgetter(name)(model) for name in buffers.changed}
+    names = [*memories]
+    if names and all(_STATISTICS.search(name.rpartition(".")[2]) for name in names):
+        text = f"keep the update of {join_names(names)} out of the exported call (`if self.training"
+        return (f"{text}:`); trained statistics are weights of the file",)
+    lines, inputs, outputs, results = [], [], [], []
+    for name, value in memories.items():
+        parts = value if isinstance(value, tuple) else (value,)
+        if not parts or not all(isinstance(each, torch.Tensor) for each in parts):
+            return ()
+        word = name.rpartition(".")[2]
+        words = [word] if len(parts) == 1 else [f"{word}_{index}" for index in range(len(parts))]
+        joined = ", ".join(words)
+        lines.append(f"self.model.{name} = {joined if len(parts) == 1 else f'({joined})'}")
+        after = [f"{each}_out" for each in words]
+        results.append(f"{', '.join(after)} = self.model.{name}")
+        inputs += words
+        outputs += after
+    if not inputs:
+        return ()
+    arguments = [item.name for item in opset_export.spec.inputs]
+    results.insert(0, f"y = self.model({', '.join(arguments)})")
+    head = f"def forward(self, {', '.join((*arguments, *inputs))})"
+    body = "; ".join((*lines, *results, f"return {', '.join(('y', *outputs))}"))
+    text = (
+        f"export a module with the memory as inputs, whose `self.model` is {type(model).__name__}"
+    )
+    return (f"{text}: `{head}: {body}`; `exporter add` writes its loop",)
+
+
 def advise_on_weights(opset_export: OpsetExport, checked: CheckedFile) -> tuple[str, ...]:
     """Return one line if most weights of a finished file differ from those of the model."""
     weights = dict((*opset_export.model.named_parameters(), *opset_export.model.named_buffers()))
@@ -591,7 +639,9 @@ def find_kept_values(opset_export: OpsetExport, text: str = "") -> tuple[str, st
     names += buffers.changed or named_buffers
     last = "|".join(name.rpartition(".")[2] for name in names)
     line = next(filter(None, (writes.get(name) for name in names)), "")
-    line = line or find_code(opset_export, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
+    # Not the line of `__init__` that sets a memory to None.
+    pattern = rf"\s*(?:[\w, ]+, )?self\.({last or '$'})\b[^=]*=(?!=)\s*(?!None\b)"
+    line = line or find_code(opset_export, pattern)
     return line, f"a call keeps {join_names(names)} for the next one" if names else ""
 
 

@@ -30,6 +30,7 @@ from exporter.worker.model.model_kinds import Model
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
+from exporter.worker.process.setup import use_seed
 from exporter.worker.reference import call_failure, quantization_steps
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
@@ -191,8 +192,19 @@ class _StateWatch:
             return ""
         # The buffers have their first values again: are they the reason?
         if self._call_again(declared):
+            values = self._values.list_changes()
+            if values and self._changes_with_one_seed(declared):
+                return f"{describe_state((), values)}: {second}"
             return second
         return f"{describe_state(tuple(self.buffers.changed), ())}: {second}"
+
+    def _changes_with_one_seed(self, declared: _Run) -> bool:
+        """Return whether calls with the same random numbers differ: a value of Python is kept."""
+        runs = []
+        for _ in range(2):
+            with self.buffers, use_seed(self._spec.seed):
+                runs.append(run_model(self._model, self._spec, declared.inputs))
+        return bool(describe_difference(self._spec, *runs))
 
     def _call_again(self, declared: _Run) -> str:
         with self.buffers:

@@ -39,6 +39,9 @@ def compute_constants(spec: ModelSpec, root: Path) -> Mapping[str, Sequence[Any]
         return constants
     steps = spec.rollout.steps
     for name, text in spec.rollout.constants.items():
+        if not isinstance(text, str):
+            constants[name] = [torch.as_tensor(each) for each in text]
+            continue
         with wrap_errors(Stage.SOURCE):
             function = _load(text, spec, root)
             arguments = (steps,) if inspect.signature(function).parameters else ()
@@ -91,7 +94,9 @@ def place_constants(
     placed = dict(inputs)
     for name, values in constants.items():
         value, declared = values[number], inputs[name]
-        subject = f"{spec.rollout.constants[name]}, step {number + 1}"
+        text = spec.rollout.constants[name]
+        source = text if isinstance(text, str) else f"rollout.constants.{name}"
+        subject = f"{source}, step {number + 1}"
         cast = value.to(declared.device, declared.dtype)
         if problem := _find_problem(value, cast, items[name], declared):
             raise _fail(f"{subject}: the value of '{name}' {problem}")

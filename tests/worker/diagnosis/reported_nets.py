@@ -186,3 +186,32 @@ class Seeded(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(0)
         return x * torch.multinomial(torch.ones(4), 1).item()
+
+
+class Remembers(nn.Module):
+    """A policy in the form of a training library: its memory is an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = nn.GRU(4, 6)
+        self.actor = nn.Linear(6, 3)
+        self.hidden_states: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, self.hidden_states = self.memory(x[None], self.hidden_states)
+        return self.actor(y[0])
+
+
+class Normalizes(nn.Module):
+    """A policy whose normalizer follows each observation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = nn.Linear(4, 3)
+        self.register_buffer("running_mean", torch.zeros(4))
+        self.register_buffer("count", torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += len(x)
+        self.running_mean += (x.mean(0) - self.running_mean) / self.count
+        return self.actor(x - self.running_mean)

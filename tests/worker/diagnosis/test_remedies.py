@@ -98,6 +98,28 @@ CASES = (
         culprit=Culprit.MODEL,
     ),
     Case(
+        net="Remembers",
+        opset=18,
+        code="E-state",
+        line="y, self.hidden_states = ",
+        cause="a call keeps hidden_states for the next one; PyTorch differs from itself: its "
+        "outputs depend on earlier calls, which change the attribute 'hidden_states'",
+        fix="`def forward(self, x, hidden_states): self.model.hidden_states = hidden_states; "
+        "y = self.model(x); hidden_states_out = self.model.hidden_states; return y, hidden_",
+        culprit=Culprit.MODEL,
+        signature="x [3, 4] -> y [3, 3]",
+    ),
+    Case(
+        net="Normalizes",
+        opset=18,
+        code="E-state",
+        line="self.running_mean +=",
+        cause="a call keeps running_mean, count for the next one",
+        fix="keep the update of running_mean, count out of the exported call",
+        culprit=Culprit.MODEL,
+        signature="x [batch, 4] -> y [batch, 3]",
+    ),
+    Case(
         net="Repeats",
         opset=17,
         code="E-axes",

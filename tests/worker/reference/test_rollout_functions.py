@@ -31,14 +31,15 @@ class Net(torch.nn.Module):
 
 
 def run(
-    root: Path, *, code: str = "", name: str = "t", loop: str = ""
+    root: Path, *, code: str | tuple[float, ...] = "", name: str = "t", loop: str = ""
 ) -> tuple[ModelSpec, list[Sample]]:
     """Return the steps of three runs, with a function for an input or a loop."""
-    (root / "values.py").write_text(f"{HEAD}{code or loop}\n")
+    text = code if isinstance(code, str) else ""
+    (root / "values.py").write_text(f"{HEAD}{text or loop}\n")
     rollout = Rollout(
         steps=3,
         feeds={"y": "x"},
-        constants={name: "values.py:f"} if code else {},
+        constants={name: "values.py:f" if text else code} if code else {},
         loop="values.py:loop" if loop else None,
     )
     values = {"id": "net", "manifest": "net.toml", "line": 1, "source": "nets.py:Net"}
@@ -69,10 +70,13 @@ def run(
         ("w", "def f(): return np.linspace(0, 1, 3)", [0.0, 0.5, 1.0]),
         ("w", "def f(): return [1, 2, torch.tensor(3.5)]", [1.0, 2.0, 3.5]),
         ("w", "def f(): return torch.rand(3)", None),
+        ("w", (1, 0.5, 0), [1.0, 0.5, 0.0]),
+        ("t", (3, 0, 1), [[3] * 3, [0] * 3, [1] * 3]),
+        ("flag", (True, False, True), [True, False, True]),
     ],
 )
 def test_each_step_has_the_value_of_the_function(
-    tmp_path: Path, name: str, code: str, expected: list[object] | None
+    tmp_path: Path, name: str, code: str | tuple[float, ...], expected: list[object] | None
 ) -> None:
     spec, steps = run(tmp_path, name=name, code=code)
     tables = [
@@ -122,7 +126,7 @@ def test_each_step_has_the_value_of_the_function(
     ],
 )
 def test_values_that_do_not_fit_are_named(
-    tmp_path: Path, name: str, code: str, message: str
+    tmp_path: Path, name: str, code: str | tuple[float, ...], message: str
 ) -> None:
     with pytest.raises(Failure, match=re.escape(message)):
         run(tmp_path, name=name, code=code)

@@ -496,6 +496,7 @@ class _Prober:
             if unit.step and all(unit not in each.partners for each in (*units, *pending))
         ]
         for unit in units:
+            _join_equal_partners(unit, units)
             if unit.step:
                 self._find_limits(unit)
         self._raise_smallest_sizes([each for each in units if each.step and not each.partners])
@@ -703,6 +704,17 @@ def _name_output(path: str, labels: Mapping[str, str]) -> str:
         return ""
     name = "_".join(words)
     return name if name.isidentifier() else ""
+
+
+def _join_equal_partners(unit: _Unit, units: Sequence[_Unit]) -> None:
+    """Make partners with the size of a unit a part of it, such as the batch of a memory."""
+    if any(partner.size != unit.size for partner in unit.partners):
+        return
+    if any(partner in each.partners for partner in unit.partners for each in units if each != unit):
+        return
+    members = [*unit.members, *(member for each in unit.partners for member in each.members)]
+    unit.members = sorted(members, key=lambda member: (member[1], member[0]))
+    unit.partners = []
 
 
 def _list_changes(units: Sequence[_Unit]) -> Iterator[tuple[tuple[_Unit, int], ...]]:

@@ -165,6 +165,61 @@ def test_an_output_axis_with_a_name_of_its_own_is_valid(tmp_path: Path) -> None:
     assert convert(tmp_path, observe(), probe)["axes"] == {"rows": {"sum": ["batch", 0]}}
 
 
+MEMORY, ACTIONS, FLAGS = (1, "batch", 8), ("batch", 3), ("batch",)
+RESETS = [1.0, *[0.0] * 4] * 3 + [1.0]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "feeds"),
+    [
+        ({"x_in": ACTIONS, "h_in": MEMORY}, {"y": ACTIONS, "h": MEMORY}, {"h": "h_in"}),
+        ({"x": ACTIONS, "hx": MEMORY}, {"y": ACTIONS, "hx_out": MEMORY}, {"hx_out": "hx"}),
+        (
+            {"h0": MEMORY, "c0": MEMORY, "x": ACTIONS},
+            {"c1": MEMORY, "h1": MEMORY},
+            {"h1": "h0", "c1": "c0"},
+        ),
+        (
+            {"lstm_states_0": MEMORY, "lstm_states_1": MEMORY},
+            {"": ACTIONS, "states_0": MEMORY, "states_1": MEMORY},
+            {"states_0": "lstm_states_0", "states_1": "lstm_states_1"},
+        ),
+        ({"x": ACTIONS, "state": MEMORY}, {"y": ACTIONS, "": MEMORY}, {"output_1": "state"}),
+        # No memory, another size, two outputs that it could be, and a network of pictures.
+        ({"x": ACTIONS}, {"x_out": ACTIONS}, {}),
+        ({"x": ACTIONS, "h": MEMORY}, {"h_out": (2, "batch", 8)}, {}),
+        ({"x": ACTIONS, "hidden": MEMORY}, {"y": MEMORY, "z": MEMORY}, {}),
+        ({"image": ACTIONS, "scale": ACTIONS}, {"image_out": ACTIONS}, {}),
+    ],
+)
+def test_the_loop_of_a_memory_is_written(
+    tmp_path: Path,
+    inputs: dict[str, tuple[object, ...]],
+    outputs: dict[str, tuple[object, ...]],
+    feeds: dict[str, str],
+) -> None:
+    tensors = [
+        {"at": f"args[{index}]", "name": name, "dtype": "float32"}
+        | {"shape": [4 if size == "batch" else size for size in shape]}
+        for index, (name, shape) in enumerate(inputs.items())
+    ]
+    starts = {"at": f"args[{len(tensors)}]", "name": "episode_starts", "dtype": "float32"}
+    probe = ProbeResult.model_validate(
+        {
+            "inputs": [*inputs.values(), FLAGS],
+            "outputs": [
+                {"name": name, "dtype": "float32", "shape": shape}
+                for name, shape in outputs.items()
+            ],
+            "axes": {"batch": {}},
+        }
+    )
+    observation = observe(tensors=(*tensors, {**starts, "shape": [4]}))
+    rollout = convert(tmp_path, observation, probe).get("rollout")
+    constants = {"episode_starts": RESETS}
+    assert rollout == ({"steps": 16, "feeds": feeds, "constants": constants} if feeds else None)
+
+
 def test_an_output_keeps_the_number_that_names_it_in_the_file(tmp_path: Path) -> None:
     output = ProbedOutput(name="", dtype="float32", shape=(2, 5))
     probe = ProbeResult(inputs=((2, 3),), outputs=(output,))

@@ -182,7 +182,11 @@ def test_no_override_can_have_a_key_of_a_plugin(tmp_path: Path) -> None:
         ),
         (
             'rollout = { steps = 4, feeds = { logits = "token" }, constants = { "past.1" = 3 } }',
-            "expected text, got 3",
+            "expected 'file.py:function' or a list with a number for each step, got 3",
+        ),
+        (
+            'rollout = { steps = 4, feeds = { logits = "token" }, constants = { "past.1" = [1] } }',
+            "has 1 value, and `steps` is 4; write one for each step",
         ),
         (
             'rollout = { steps = 4, feeds = { logits = "token" }, loop = "loops.py:run" }',

@@ -34,6 +34,16 @@ class Cached(nn.Module):
         return torch.cat([past, new], 1) * mask.unsqueeze(-1)
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.memory = nn.GRU(3, 5)
+
+    def forward(self, h_in, x):
+        y, h = self.memory(x[None], h_in)
+        return y[0], h
+
+
 class Patches(nn.Module):
     def __init__(self):
         super().__init__()
@@ -236,6 +246,14 @@ def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> No
     assert result.axes[str(total)] == {"sum": [new, past]}
     assert len({batch, new, past, total}) == 4
     assert result.outputs[0].shape[1] == total
+
+
+def test_the_batch_of_a_memory_is_the_same_axis(tmp_path: Path) -> None:
+    inputs = '{ name = "h_in", shape = [1, 4, 5] }, { name = "x", shape = [4, 3] }'
+    result = run(tmp_path, "Recurrent", inputs)
+    assert result.inputs == ((1, "batch", 5), ("batch", 3))
+    assert [each.shape for each in result.outputs] == [("batch", 5), (1, "batch", 5)]
+    assert result.axes == {"batch": {}}
 
 
 @pytest.mark.parametrize(
