@@ -283,7 +283,8 @@ def _list_texts(keys: ModelSpec | Override) -> Iterator[Row]:
     for name, key in read_keys(type(keys)).items():
         value, default = getattr(keys, name), defaults.get(name)
         if callable(key.shown) and value is not None:
-            yield _make_setting(name, key.shown(value))
+            if text := key.shown(value):
+                yield _make_setting(name, text)
         elif key.shown and value != default:
             yield _make_setting(name, _format_value(value), is_literal=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -436,3 +437,15 @@ def test_the_comment_of_a_branch_is_complete() -> None:
     )  # fmt: skip
     golden = Path(__file__).with_name("comment.md").read_text(encoding="utf-8")
     assert render_gate(rows, BOTH.project, URL) == golden
+
+
+def test_a_model_with_a_finding_has_no_row_in_a_table() -> None:
+    """A loss and a change that the branch can accept are in one list of the model."""
+    rows = gate(
+        BROKEN, *NEW_CELLS, manifest=make_manifest(make_spec("net", line=7, seed=3), OTHER),
+        edited=[BROKEN.cell],
+    )  # fmt: skip
+    assert {row.title for row in rows.findings} >= {"newly red", "model redefined"}
+    page = render_gate(rows, BOTH.project, URL)
+    assert re.search(r"^- model redefined: .*`net/", page, re.MULTILINE)
+    assert not re.search(r"^\| `net[/`]", page, re.MULTILINE)
