@@ -18,18 +18,27 @@ from tests.integration.project import (
 
 PAGE = (ROOT / "docs/recipes.md").read_text("utf-8").partition("## A product of several files")[2]
 NETS, ENTRIES, CAUSE = re.findall(r"```(?:python|toml|text)\n(.*?)```", PAGE, re.DOTALL)[:3]
-FUNCTIONS = '''
-
-import onnx
+OTHER_NETS = '''
 
 
-def use_magnitudes(source, target):
-    """Write a file that is right for positive values only."""
-    model = onnx.load(source)
-    for node in model.graph.node:
-        node.input[:] = ["positive" if name == "low" else name for name in node.input]
-    model.graph.node.insert(0, onnx.helper.make_node("Abs", ["low"], ["positive"]))
-    onnx.save(model, target)
+class Branching(torch.nn.Module):
+    """A trace keeps the branch of the example."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = make_decoder()
+
+    def forward(self, low, high, threshold):
+        if bool((low < 0).any()):
+            return self.decoder(low, high, threshold)
+        return self.decoder(low.abs(), high, threshold)
+
+
+class Baked(Branching):
+    """A trace keeps the scale of the example."""
+
+    def forward(self, low, high, threshold):
+        return self.decoder(low * float(low.max()), high, threshold)
 '''
 
 OTHERS = """
@@ -78,8 +87,7 @@ inputs = [
 outputs = [{ name = "logits", shape = [2, 2, 4, 4] }, { name = "scores", shape = [2, 4, 4] }]
 
 [models.positive_decoder]
-source = "nets.py:make_decoder"
-passes = ["nets.py:use_magnitudes"]
+source = "nets.py:Branching"
 inputs = [
     { name = "low", shape = [2, 4, "h2", 4], fill = { uniform = [0.0, 1.0] } },
     { name = "high", shape = [2, 4, "h2", 4] },
@@ -93,18 +101,7 @@ axes = { h2 = { example = 4, min = 2, max = 6 } }
 
 [models.wrong_decoder]
 extends = "positive_decoder"
-
-[[models.wrong_decoder.inputs]]
-name = "low"
-shape = [2, 4, "h2", 4]
-
-[[models.wrong_decoder.inputs]]
-name = "high"
-shape = [2, 4, "h2", 4]
-
-[[models.wrong_decoder.inputs]]
-name = "threshold"
-shape = [1]
+source = "nets.py:Baked"
 """
 
 
@@ -121,7 +118,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("chains")
     settings = '[tool.exporter]\nstore = "store"\n'
     project = write_project(
-        root, {"nets.py": NETS + FUNCTIONS, "seg.toml": ENTRIES + OTHERS}, settings
+        root, {"nets.py": NETS + OTHER_NETS, "seg.toml": ENTRIES + OTHERS}, settings
     )
     run_exporter(project, "export", code=1)
     return project
