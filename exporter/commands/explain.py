@@ -168,7 +168,8 @@ def explain(cell: str, root: Path, *, as_json: bool) -> int:
         )
         print_document(document)
         return ExitCode.OK
-    print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
+    name = f"{route.exporter} {route.capture}" if route.is_export else route.title
+    print_line(f"{id}: {name}, because {route.reason}")
     if planned.skip:
         print_line(f"{planned.skip_status}: {planned.skip}")
     for problem in spec.problems:

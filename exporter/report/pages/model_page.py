@@ -92,7 +92,7 @@ def build_model_page(
             if source.file in spec.data_files
         ),
         "opsets": opsets,
-        "load": _format_loading(cells),
+        "load": _format_loading(spec, cells),
         "publish_command": format_command(project.command, "publish", arguments),
         "matrix": rows,
         "is_wide": is_wide,
@@ -121,13 +121,16 @@ def build_model_page(
     }
 
 
-def _format_loading(cells: Sequence[Cell]) -> str:
+def _format_loading(spec: ModelSpec, cells: Sequence[Cell]) -> str:
     """Return code that loads the published file of the highest green opset; "" without one."""
     green = [cell.id for cell in cells if cell.is_pass]
     if not green:
         return ""
     last = max(green, key=lambda id: id.opset)
-    path = f"dist/{last.model}/{last.opset}/model.onnx"
+    folder = f"dist/{last.model}/{last.opset}"
+    if spec.chain:
+        return f'import sys\n\nsys.path.insert(0, "{folder}")\nfrom run import Chain'
+    path = f"{folder}/model.onnx"
     return f'import onnxruntime\n\nsession = onnxruntime.InferenceSession("{path}")'
 
 
