@@ -170,6 +170,42 @@ ENDS = (
             init={"wrong": False},
         ),
     ),
+    *(
+        Trap(
+            name,
+            reason,
+            contract(
+                "ends.py:Distances",
+                signature="x [batch, 8], z [6, 8] -> y [batch, 6]",
+                init=init,
+            ),
+            *verdict,
+        )
+        for name, reason, init, *verdict in (
+            (
+                "distance of equal rows by products",
+                "sums of squares and their products are rounded differently",
+                {},
+                parity("values", "rising values of x, z: output 'y'"),
+            ),
+            (
+                "distance of equal rows by products without a limit",
+                "a negative square has no root",
+                {"limit": False},
+                parity("values", "rising values of x, z: output 'y'"),
+            ),
+            (
+                "distance of equal rows by differences",
+                "each difference is 0",
+                {"wrong": False},
+            ),
+            (
+                "distance of equal rows by products in PyTorch",
+                "PyTorch with other rounding has other distances, too",
+                {"products": True},
+            ),
+        )
+    ),
     Trap(
         "input without negative numbers",
         "some number of each draw is negative, and the trace keeps that branch",

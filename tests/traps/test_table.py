@@ -15,7 +15,7 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.traps`"
 
 
-def test_the_readme_has_the_figures_of_the_page() -> None:
+def test_the_readme_and_the_evidence_have_the_figures_of_the_page() -> None:
     checker, compared, checks = PLAIN.values()
     wrong, sound = checker + compared + checks, sum(trap.is_sound for trap in ALL)
     sentence = (
@@ -24,6 +24,15 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
         f"with one comparison with PyTorch {checker + compared}."
     )
     assert sentence in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    rows = (
+        (
+            f"{wrong} of {wrong} wrong files; `onnx.checker` finds {checker}, with one comparison "
+            f"{checker + compared}. None of {sound} sound models is red"
+        ),
+        f"{len(ALL) - sound} traps and {sound} sound models",
+    )
+    evidence = (ROOT / "docs/evidence.md").read_text(encoding="utf-8")
+    assert [row for row in rows if row not in evidence] == []
 
 
 def test_there_are_enough_traps_and_sound_models() -> None:

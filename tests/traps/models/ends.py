@@ -92,6 +92,24 @@ class EqualRows(nn.Module):
         return torch.where(are_equal, x * 2, x - z)
 
 
+class Distances(nn.Module):
+    """The distances of all rows; of products while it is exported, which are not 0 for equal rows.
+
+    `limit`: True to replace negative squares by 0.
+    `products`: True to compute them of products in PyTorch, too.
+    """
+
+    def __init__(self, wrong: bool = True, limit: bool = True, products: bool = False) -> None:
+        super().__init__()
+        self.wrong, self.limit, self.products = wrong, limit, products
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        squares = (x[:, None] - z).square().sum(-1)
+        if self.products or (self.wrong and is_exporting()):
+            squares = x.square().sum(-1, keepdim=True) + z.square().sum(-1) - 2 * x @ z.T
+        return (squares.clamp(min=0) if self.limit else squares).sqrt()
+
+
 class Steps(nn.Module):
     """Counts whole steps, whose quotient rounds up at a few multiples while it is exported."""
 

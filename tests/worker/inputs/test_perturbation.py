@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -271,10 +272,28 @@ def test_rising_values_are_positive_and_sorted() -> None:
     values = set_values(NORMAL, DRAWN, "rising")
     assert bool((values > 0).all())
     assert torch.equal(values, values.sort(-1).values)
-    assert bool((values == values[0]).all())
+    assert torch.equal(values[::2][:2], values[1::2][:2])
+    assert torch.equal(values, set_values(NORMAL, torch.zeros(5, 8), "rising"))
     assert torch.equal(set_values(NORMAL, torch.tensor(-1.0), "rising"), torch.tensor(-1.0))
     waves = torch.view_as_complex(DRAWN.reshape(5, 4, 2))
     assert torch.equal(set_values(NORMAL, waves, "rising"), waves)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 8, 64, 1000])
+def test_sums_of_equal_rows_are_rounded_in_both_directions(length: int) -> None:
+    row, _, other, _ = set_values(NORMAL, torch.zeros(4, length), "rising").numpy()
+    for values, sign in ((row, 1), (other, -1)):
+        product = np.float32(0)
+        for each in values.astype(np.float64):
+            product = np.float32(each * each + product)
+        # One after the other, as a runtime without vectors adds.
+        total = np.add.accumulate(values * values)[-1]
+        assert np.sign(total - product) == sign
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 0), (2, 3, 2000)])
+def test_rising_values_have_the_declared_shape(shape: tuple[int, ...]) -> None:
+    assert set_values(NORMAL, torch.zeros(shape), "rising").shape == shape
 
 
 @pytest.mark.parametrize(
