@@ -71,6 +71,7 @@ def check_axes(checked: CheckedFile, session: Session, device_name: str) -> Chec
             untested.append(f"'{axis.name}'")
         ranges.append(f"{axis.name} {min(tested)} to {max(tested)}")
     if not untested:
+        ranges += _describe_combinations(checked, samples)
         metrics = {**result.metrics, "proved": ", ".join(ranges)}
         return result.model_copy(update={"metrics": metrics})
     function = checked.spec.inputs_from
@@ -82,6 +83,18 @@ def check_axes(checked: CheckedFile, session: Session, device_name: str) -> Chec
         )
     message = f"only the exported size was tested for {', '.join(untested)}: {fix}"
     return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
+
+
+def _describe_combinations(checked: CheckedFile, samples: Sequence[Sample]) -> list[str]:
+    """Return how many combinations of sizes ran, if those of several axes did not all run."""
+    axes = [axis for axis in _list_input_axes(checked) if axis.is_free]
+    rows = {tuple(sample.axes.get(axis.name, axis.example) for axis in axes) for sample in samples}
+    rows.add(tuple(axis.example for axis in axes))
+    count = 1
+    for axis, column in zip(axes, zip(*rows, strict=True), strict=True):
+        sizes = [size for size in column if size is not None]
+        count *= max(sizes) // axis.multiple_of - (min(sizes) - 1) // axis.multiple_of
+    return [f"{len(rows)} of {count:,} combinations"] if len(rows) < count and len(axes) > 1 else []
 
 
 @partial(RuntimeCheck, "cases", applies=lambda checked: bool(checked.spec.cases))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from exporter.manifest import Axis
 from exporter.records.record import Stage
 from tests.traps.trap import (
@@ -31,6 +33,13 @@ def _ranged(width: int = 4, **length: object) -> dict[str, object]:
             Axis(name="batch", example=3),
             Axis.model_validate({"name": "length", "example": 5} | length),
         ),
+    }
+
+
+def _pair(output: str) -> dict[str, Any]:
+    return {
+        "signature": f"x [length], z [count] -> y [{output}]",
+        "axes": (Axis(name="length", example=5), Axis(name="count", example=9)),
     }
 
 
@@ -249,5 +258,30 @@ SIZES = (
         "size by values",
         "an output-only axis is as long as values make it",
         contract("sizes.py:SizeByValues", signature="x [batch, 4] -> y int64 [found, 2]"),
+    ),
+    *traps(
+        "resize to the length of another input",
+        "float32 rounds the quotient of two sizes, at 132 of 4,096 pairs",
+        "sizes.py:ResizedToOther",
+        parity("axes", "length="),
+        **_pair("count"),
+    ),
+    *traps(
+        "resize to the length of another input in integers",
+        "integers have no rounding",
+        "sizes.py:ResizedToOther",
+        **_pair("count"),
+        init={"exact": True},
+    ),
+    Trap(
+        "range with a quotient as its step",
+        "float32 rounds the step, so that 14 of 4,096 pairs have one element more",
+        contract("sizes.py:RangeOfQuotient", **_pair("steps")),
+        parity("axes", "length="),
+    ),
+    Trap(
+        "range with a quotient in integers",
+        "integers have no rounding",
+        contract("sizes.py:RangeOfQuotient", **_pair("steps"), init={"exact": True}),
     ),
 )

@@ -15,6 +15,7 @@ from exporter.records.record import EQUAL_VALUES, TRACED_BRANCH, TRACED_NUMBERS,
 from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.export import model_branches, operator_regions
 from exporter.worker.export.attempts import ExportedFile, OpsetExport
+from exporter.worker.export.size_quotients import choose_quotient_sizes
 from exporter.worker.export.size_terms import choose_breaking_sizes, read_conditions
 from exporter.worker.inputs.input_sets import (
     LAST_SIZE,
@@ -228,6 +229,11 @@ def _choose_capture_sets(
         sets += draws
         sizes += further
         unproved += texts
+        sizes += tuple(
+            each
+            for each in choose_quotient_sizes(opset_export, used, operators)
+            if each not in sizes
+        )
         sets += [create_size_set(spec, each) for each in sizes]
     # A branch or loop of the graph accepts no dispatch mode, such as `torch.cond`.
     has_graphs = captured is not None and any(captured.program.graph_module.children())

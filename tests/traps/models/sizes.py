@@ -175,3 +175,32 @@ class Shuffled(nn.Module):
 class SizeByValues(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.nonzero(x > 0)
+
+
+class ResizedToOther(nn.Module):
+    """The length of another input; `exact`: True to compute the positions in integers."""
+
+    def __init__(self, exact: bool = False) -> None:
+        super().__init__()
+        self.exact = exact
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        count = z.shape[0]
+        if self.exact:
+            return x[torch.arange(count) * x.shape[0] // count] * z
+        return nn.functional.interpolate(x[None, None], size=(count,), mode="nearest")[0, 0] * z
+
+
+class RangeOfQuotient(nn.Module):
+    """Steps of a quotient of two sizes; `exact`: True to compute their number in integers."""
+
+    def __init__(self, exact: bool = False) -> None:
+        super().__init__()
+        self.exact = exact
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        if self.exact:
+            steps = torch.arange((z.shape[0] - 1) // x.shape[0] + 1) * x.sum() * 0
+        else:
+            steps = torch.arange(0, 1, x.shape[0] / z.shape[0]) * x.sum() * 0
+        return steps + z[0]

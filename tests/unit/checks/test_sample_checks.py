@@ -249,3 +249,22 @@ def test_no_check_compares_the_sample(tmp_path: Path) -> None:
     assert not any(check.applies(context) for check in checks)
     assert context.reference.promised_samples == ()
     assert Status.FAIL not in [check(context, session, "cpu").status for check in checks]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "proved"),
+    [
+        ([(7, 5), (4, 4)], "batch 2 to 7, time 3 to 5, 3 of 18 combinations"),
+        ([(3, 4), (2, 4), (3, 3)], "batch 2 to 3, time 3 to 4"),
+    ],
+)
+def test_combinations_that_did_not_run_are_counted(
+    sizes: list[tuple[int, int]], proved: str, tmp_path: Path
+) -> None:
+    samples = [
+        at(tmp_path, index, batch).model_copy(update={"axes": {"batch": batch, "time": time}})
+        for index, (batch, time) in enumerate(sizes, 1)
+    ]
+    axes = (Axis(name="batch", example=2), Axis(name="time", example=3))
+    result = check_axes(subject(tmp_path, *samples, axes=axes), FunctionSession(axes_of()), "cpu")
+    assert (result.status, result.metrics["proved"]) == (Status.PASS, proved)
