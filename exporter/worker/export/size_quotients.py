@@ -66,13 +66,13 @@ def _may_divide(operator: str) -> bool:
 
 def _divides(opset_export: OpsetExport, sizes: Mapping[str, int]) -> bool:
     """Return whether a run resizes, or has a range with a number that is no integer type."""
-    found = False
+    has_quotient = False
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal found
+        nonlocal has_quotient
         name = str(read_schema(func).name).removeprefix("aten::")
         has_step = name.startswith(_RANGES) and any(isinstance(each, float) for each in args)
-        found |= has_step or name.startswith(_RESIZES)
+        has_quotient |= has_step or name.startswith(_RESIZES)
         return func(*args, **kwargs)
 
     spec = opset_export.spec
@@ -82,7 +82,7 @@ def _divides(opset_export: OpsetExport, sizes: Mapping[str, int]) -> bool:
             run_model(opset_export.model, spec, inputs)
     except Failure:
         return False
-    return found
+    return has_quotient
 
 
 def list_quotient_pairs(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[dict[str, int]]:
