@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.core.files import hash_file, open_regular_file
+from exporter.core.files import TENSOR_LIMIT, hash_file, read_regular_file
 from exporter.jobs import is_weights_name
 from exporter.records.record import Artifact
 from exporter.runtimes.chain import LinkFile, list_links
@@ -35,8 +35,9 @@ def read_model(path: Path) -> onnx.ModelProto:
         UnreadableModel: if the file cannot be read; its message contains no path of this machine.
     """
     try:
-        with open_regular_file(path, may_be_link=True) as file:
-            return onnx.load_model_from_string(file.read())
+        # A sparse file of terabytes is no model.
+        content = read_regular_file(path, TENSOR_LIMIT, may_be_link=True)
+        return onnx.load_model_from_string(content)
     except OSError as error:
         raise UnreadableModel(f"{path.name}: cannot be read: {error.strerror}") from error
     except (DecodeError, ValueError) as error:

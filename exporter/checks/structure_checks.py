@@ -393,10 +393,14 @@ def check_metadata(checked: CheckedFile, proto: ModelProto) -> Iterator[str]:
     for key, text in checked.spec.metadata.items():
         values = {item.value for item in proto.metadata_props if item.key == key}
         if not values:
-            yield f"the file has no metadata '{key}', declared '{text}'"
+            declared = truncate(text, _MAX_LENGTH)
+            yield f"the file has no metadata '{key}', declared '{declared}'"
         elif values != {text}:  # runtimes take one of several
-            actual = join_names(sorted(values))
-            yield f"the metadata '{key}' is {actual}, declared '{text}'"
+            actual, declared = (
+                truncate(join_names(sorted(values)), _MAX_LENGTH),
+                truncate(text, _MAX_LENGTH),
+            )
+            yield f"the metadata '{key}' is {actual}, declared '{declared}'"
 
 
 @partial(

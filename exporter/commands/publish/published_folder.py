@@ -21,6 +21,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import (
     CELL_LIMIT,
     PROJECT_LIMIT,
+    TENSOR_LIMIT,
     copy_file,
     hash_file,
     read_regular_file,
@@ -133,6 +134,8 @@ RAW = "example"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
 #: The files with the proof. One without a hash is damage, not a file of somebody else.
 _PROOF = (MODEL, CONTRACT, MARKER, "reference.json", "weights-*", "link-*", "test_data_set_*/*.pb")
+#: Files that ONNX limits.
+_PROTO_SUFFIXES = (".onnx", ".pb")
 #: The files of `save_pretrained` that prepare inputs, or name tokens.
 _TEXTS = "tokenizer|vocab|merges|special_tokens_map|chat_template"
 _ASSET = re.compile(rf"(\w+_)?config\.json|({_TEXTS})\.\w+|\w+\.model")
@@ -386,6 +389,18 @@ def _name_caller(spec: ModelSpec, caller: Caller) -> str:
     return " ".join((path, *caller.command[1:]))
 
 
+def describe_use(spec: ModelSpec) -> dict[str, Any]:
+    """Return the fields of `exporter.json` for the person who runs the file, from the contract."""
+    meanings = {each.name: each.meaning for each in spec.inputs if each.meaning}
+    meanings |= {each.name: each.meaning for each in spec.outputs if each.meaning}
+    return {
+        "metadata": spec.metadata,
+        "meanings": meanings,
+        "preprocess": {each.name: each.preprocess for each in spec.inputs if each.preprocess},
+        "labels": {each.name: each.labels for each in spec.outputs if each.labels},
+    }
+
+
 def summarize(
     candidate: Candidate,
     spec: ModelSpec,
@@ -407,8 +422,6 @@ def summarize(
         )
         for record in candidate.records
     )
-    meanings = {each.name: each.meaning for each in spec.inputs if each.meaning}
-    meanings |= {each.name: each.meaning for each in spec.outputs if each.meaning}
     return Publication.from_fields(
         candidate,
         is_green=not candidate.warning,
@@ -416,10 +429,7 @@ def summarize(
         exported=candidate.artifact.sha256,
         commit=commit,
         repository=repository,
-        metadata=spec.metadata,
-        meanings=meanings,
-        preprocess={each.name: each.preprocess for each in spec.inputs if each.preprocess},
-        labels={each.name: each.labels for each in spec.outputs if each.labels},
+        **describe_use(spec),
         callers=tuple(_name_caller(spec, each) for each in spec.callers),
         example=result.example,
         links=result.links,
@@ -568,6 +578,8 @@ def find_hash_problems(folder: Path, *, is_strict: bool = True) -> tuple[str, ..
     for name, digest in sorted(_read_sums(folder).items()):
         if name not in files:
             problems.append(f"{name} is missing")
+        elif name.endswith(_PROTO_SUFFIXES) and (folder / name).stat().st_size > TENSOR_LIMIT:
+            problems.append(f"{name} has more bytes than ONNX can have")
         elif hash_file(folder / name) != digest:
             problems.append(f"{name} has another hash")
     return tuple(problems)

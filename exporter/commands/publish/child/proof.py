@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -466,6 +467,10 @@ def open_samples(folder: Path, publication: Publication) -> Iterator[tuple[JobFo
         reference = Reference.read(read_regular_file(JobFolder(folder).reference, PROJECT_LIMIT))
     except (OSError, ValueError) as error:
         raise DamagedFolder(f"reference.json: {error}; publish the file again") from error
+    # A folder of another person could fill the disk with copies of one file.
+    repeated = [name for name, count in Counter(publication.sources.values()).items() if count > 2]
+    if repeated:
+        raise DamagedFolder(f"{MARKER}: {repeated[0]!r} is the source of several files")
     with TemporaryDirectory(prefix="exporter-samples-") as scratch:
         samples = JobFolder(Path(scratch))
         for name, source in publication.sources.items():

@@ -21,9 +21,12 @@ from exporter.checks.protocol import CheckedFile, DamagedSample
 from exporter.checks.rollout import find_tie_margin, list_loops
 from exporter.commands.publish.child.proof import DamagedFolder, open_samples, prove_folder
 from exporter.commands.publish.published_folder import (
+    CONTRACT,
     GENAI_CONFIG,
+    MARKER,
     SUMS,
     Publication,
+    describe_use,
     find_hash_problems,
     list_missing_in_genai,
     list_special_files,
@@ -42,6 +45,7 @@ from exporter.gate.verify_report import DeviceVerdict, hash_settings
 from exporter.jobs import Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.manifest.resolved.keys import Generate
+from exporter.manifest.syntax.fields import FLOATS
 from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable
 from exporter.runtimes.graph_walk import normalize_domain
@@ -96,7 +100,7 @@ def check_folder(
     `kernels`: The entry with the kernels. The paths in a published contract are not trusted.
     """
     special = list_special_files(item.folder)
-    problems = [] if special else list(_find_file_problems(item, publication))
+    problems = [] if special else list(_find_file_problems(item, publication, spec))
     cells = [CellId(model=spec.id, opset=publication.opset, device=d.name) for d in devices]
     tokens: tuple[CheckResult, ...] = ()
     try:
@@ -156,8 +160,13 @@ def _describe_runtime(device: Device) -> str:
     return ", ".join(f"{name} {version(name)}" for name in names) or modules[0]
 
 
-def _find_file_problems(item: PublishedFile, publication: Publication) -> Iterator[str]:
-    """Compare the files with the hashes, the data sets with the list, and read the old verdict."""
+def _find_file_problems(
+    item: PublishedFile, publication: Publication, spec: ModelSpec
+) -> Iterator[str]:
+    """Compare the files with the hashes, both documents with each other, and read the old verdict.
+
+    Programs take the labels from `exporter.json`, and the proof is about the contract.
+    """
     try:
         yield from find_hash_problems(item.folder, is_strict=item.is_strict)
     except (OSError, ValueError) as error:
@@ -167,6 +176,14 @@ def _find_file_problems(item: PublishedFile, publication: Publication) -> Iterat
     if expected != actual:
         names = join_names(sorted(expected ^ actual))
         yield f"the data sets differ from those in exporter.json: {names}"
+    for key, value in describe_use(spec).items():
+        if getattr(publication, key) != value:
+            yield f"the {key} of {MARKER} are not those of {CONTRACT}"
+    for output in spec.outputs:
+        size = output.shape[-1] if output.shape and output.dtype in FLOATS else None
+        if output.labels and isinstance(size, int) and size != len(output.labels):
+            count = pluralize(len(output.labels), "label")
+            yield f"output '{output.name}' has {count}, its last axis is {size} long"
     if not publication.is_green and item.file is None:
         yield f"it was published although it is red: {publication.warning}"
 

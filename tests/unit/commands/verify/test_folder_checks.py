@@ -196,9 +196,34 @@ def edit_marker(folder: Path, **fields: object) -> None:
     (folder / "exporter.json").write_text(json.dumps({**content, **fields}))
 
 
+def repeated_source(folder: Path) -> None:
+    name = "test_data_set_0/input_0.pb"
+    edit_marker(folder, sources={f"test_data_set_{index}/input_0.pb": name for index in range(9)})
+
+
+def other_labels(folder: Path) -> None:
+    edit_marker(folder, labels={"y": ["cat", "dog"]})
+
+
+def other_metadata(folder: Path) -> None:
+    edit_marker(folder, metadata={"sample_rate": "8000"})
+
+
+def too_many_labels(folder: Path) -> None:
+    labels = ["cat", "dog", "bird"]
+    edit_marker(folder, labels={"y": labels})
+    content = json.loads((folder / "contract.json").read_text())
+    content["outputs"][0]["labels"] = labels
+    (folder / "contract.json").write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize(
     ("damage", "check", "message"),
     [
+        (repeated_source, "files", "'test_data_set_0/input_0.pb' is the source of several files"),
+        (other_labels, "files", "the labels of exporter.json are not those of contract.json"),
+        (other_metadata, "files", "the metadata of exporter.json are not those of contract.json"),
+        (too_many_labels, "files", "output 'y' has 3 labels, its last axis is 2 long"),
         (other_output, "files", "the sample 'batch=7' differs from its hash"),
         (other_shape, "signature", "dimension 1 of input 'x' is 2, declared 3"),
         (other_opset, "opset", "the file has opset 16, expected 17"),
@@ -221,6 +246,17 @@ def test_a_wrong_folder_is_red_although_its_hashes_match(
     assert verdict.status.is_red
     assert verdict.check == check
     assert message in verdict.message
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "test_data_set_0/input_0.pb"])
+def test_a_sparse_file_of_terabytes_is_not_read(tmp_path: Path, name: str) -> None:
+    folder = publish(tmp_path / "net")
+    with (folder / name).open("wb") as file:
+        file.truncate(1 << 42)
+    verdict = verify(folder)
+    assert verdict.status.is_red
+    assert f"{name} has more bytes than ONNX can have" in verdict.checks[0].message
+    assert client._hash_model(folder / "model.onnx") == "" or name != "model.onnx"
 
 
 def test_a_list_of_hashes_is_a_file(tmp_path: Path) -> None:
