@@ -119,6 +119,7 @@ def test_the_card_names_the_positions_that_are_compared(dist: Path) -> None:
     (allowed,) = json.loads((dist / "masked/17/exporter.json").read_text())["allowed"]
     assert allowed["compared_at"] == "mask = 1"
     assert "no meaning" not in (dist / "sound/18/README.md").read_text()
+    assert " meaning |" not in card, "no column is empty"
 
 
 def test_the_folder_contains_the_proof(dist: Path, nets: Path) -> None:
