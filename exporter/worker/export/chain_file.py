@@ -91,7 +91,7 @@ def write_chain(job: Job, opset: OpsetJob, spec: ModelSpec) -> tuple[str, ...]:
         path = job_folder.path / name
         if not path.is_file():
             message = f"the link '{link.id}': its proved file of opset {opset.opset} is not in the "
-            message += "build folder of this machine; run `exporter export` again without a cluster"
+            message += "build folder of this machine; run `exporter export --engine local`"
             raise Failure(Stage.CONVERT, message, status=Status.UNAVAILABLE)
         protos[link.id] = read_model(path)
         links.append(LinkFile(id=link.id, file=name, inputs=link.inputs, outputs=link.outputs))
