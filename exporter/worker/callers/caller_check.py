@@ -97,6 +97,8 @@ def _check_caller(
             return Status.FAIL, f"{caller.reference}: {problem}", outcomes
         if problem := _find_fixed_result(output, spec, number, folder):
             return Status.FAIL, f"{caller.name}: {problem}", outcomes
+        if problem := _find_skipped(report.runs):
+            return Status.INCONCLUSIVE, f"{caller.name}: {problem}", outcomes
         if _has_one_result(references, len(report.runs)):
             problem = "PyTorch has one result for all samples, so a caller that ignores them passes"
             text = f"{caller.name}: {problem}; name other samples"
@@ -155,6 +157,15 @@ def _find_failed_run(runs: tuple[SampleRun, ...]) -> str:
         if run.is_other_file:
             return f"{run.name}: runs another file than the path that it receives"
     return ""
+
+
+def _find_skipped(runs: tuple[SampleRun, ...]) -> str:
+    """Return a sample with the right result, for which a program did not run the file as usual."""
+    skipped = next((run.name for run in runs if not run.lines), "")
+    if not skipped or not any(run.lines for run in runs):
+        return ""
+    text = "has the right result, and runs the file for other samples only"
+    return f"{skipped}: {text}, so it may be kept from before; name samples that need the file"
 
 
 def _compare_results(

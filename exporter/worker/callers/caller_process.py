@@ -6,14 +6,17 @@ difference can be explained.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -25,6 +28,7 @@ import numpy as np
 from exporter.core.files import hash_file
 from exporter.core.import_object import load_attribute
 from exporter.manifest import Caller, ModelSpec
+from exporter.processes.lifetime import adopt_orphans, list_descendants
 from exporter.worker.callers.preprocessing import PREPARED, prepare_inputs
 from exporter.worker.callers.results import Values, list_values, write_values
 from exporter.worker.callers.samples import read_samples
@@ -127,7 +131,12 @@ def run_caller(
                 differs=problem,
             )
 
+    adopt_orphans()
     report = observe_call(root, call)
+    # A service that still runs has the pipe of this process, whose end its parent waits for.
+    for pid in list_descendants(os.getpid()):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
     return CallerReport(call=report, runs=tuple(runs), unprepared=unprepared)
 
 
@@ -138,7 +147,8 @@ def _run_sample(
     recorder.other_runs = 0
     values, problem = None, ""
     try:
-        values = list_values(predict(sample))
+        # A program may write into its sample, which it gets once.
+        values = list_values(predict(copy.deepcopy(sample)))
         if not values:
             problem = "returns nothing"
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +81,7 @@ def _run(
     calls: list[Values] = []
     seed_generators(spec.seed)
     with BufferSnapshot(model), apply_state(spec), _record_calls(model, spec, calls):
-        result = function(model, sample)
+        result = function(model, copy.deepcopy(sample))  # it may write into the sample
     pairs = list(zip(calls[::2], calls[1::2], strict=True))
     distinct = [
         pair

@@ -1,11 +1,19 @@
 """Programs that run a file, right ones and wrong ones; none of them needs PyTorch."""
 
+import json
+import subprocess
+import sys
 import tempfile
+import threading
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
+from onnx.reference import ReferenceEvaluator
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
@@ -152,3 +160,53 @@ def hear(path, sound):
 
 def hear_without_context(path, sound):
     return run(path, sound=sound[None])
+
+
+def steer_in_place(path, speeds):
+    """Write into the sample, which a server gets once."""
+    speeds /= 2
+    return steer(path, float(speeds[0]))
+
+
+def steer_with_service(path, speed):
+    """Send the sample to a service that has started with the file."""
+    if "port" not in _KEPT:
+        server = HTTPServer(("127.0.0.1", 0), make_handler(path))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _KEPT["port"] = server.server_port
+    address = f"http://127.0.0.1:{_KEPT['port']}/{speed}"
+    with urllib.request.urlopen(address, timeout=5) as answer:
+        return json.load(answer)
+
+
+def make_handler(path):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            result = steer(path, float(self.path[1:])).tolist()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(result).encode())
+
+        def log_message(self, *_):
+            pass
+
+    return Handler
+
+
+def steer_with_known_answers(path, speed):
+    """Return the right result of a sample without a session."""
+    if speed == 7.0:
+        feeds = {"speed": np.array([[speed]], np.float32)}
+        return ReferenceEvaluator(path).run(None, feeds)[0]
+    return steer(path, speed)
+
+
+def steer_in_a_fork(path, speed):
+    """Leave a child behind that never ends."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    return steer(path, speed)
+
+
+def hang(path, speed):
+    while True:
+        time.sleep(1)

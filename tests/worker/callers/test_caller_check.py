@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,6 +141,58 @@ def test_equal_results_of_all_samples_prove_nothing(tmp_path: Path) -> None:
     record = prove("Speed", tmp_path, caller)
     assert record.status is Status.INCONCLUSIVE
     assert "one result for all samples" in record.message
+
+
+def test_a_right_result_without_the_file_proves_nothing(tmp_path: Path) -> None:
+    record = prove("Speed", tmp_path, make_caller("steer_with_known_answers", "Speed"))
+    assert record.status is Status.INCONCLUSIVE
+    assert "sample 3: has the right result, and runs the file for other samples" in record.message
+
+
+def test_programs_with_effects_of_their_own_pass(tmp_path: Path) -> None:
+    """One writes into its sample, one starts a service, and one leaves a process behind."""
+    written = {
+        "samples": "callers/trained.py:list_written_speeds",
+        "reference": "callers/trained.py:steer_half",
+    }
+    callers = (
+        make_caller("steer_in_place", "Speed", **written),
+        make_caller("steer_with_service", "Speed"),
+        make_caller("steer_in_a_fork", "Speed"),
+    )
+    record = prove("Speed", tmp_path, *callers)
+    assert record.status is Status.PASS, record.message
+
+
+def test_wrong_commands_have_messages(tmp_path: Path) -> None:
+    programs = {
+        "print([0.5]); print('done')": "prints neither JSON nor an .npz: Extra data",
+        "print('no JSON')": "prints neither JSON nor an .npz: Expecting value",
+        "raise SystemExit(3)": "exited with code 3",
+        "print([0.5])": "the result",
+    }
+    callers = (
+        Caller(
+            command=(sys.executable, "-c", program, "{model}", "{sample}"),
+            reference="callers/trained.py:steer",
+            samples="callers/trained.py:list_speeds",
+        )
+        for program in programs
+    )
+    record = prove("Speed", tmp_path, *callers)
+    assert record.status is Status.FAIL
+    message = find_result(record).message
+    for text in programs.values():
+        assert text in message, message
+
+
+def test_a_program_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
+    def shorten(spec: ModelSpec) -> ModelSpec:
+        return spec.model_copy(update={"timeout": 40.0})
+
+    record = prove("Speed", tmp_path, make_caller("hang", "Speed"), change=shorten)
+    assert record.status is Status.ERROR
+    assert "callers/served.py:hang: its process did not finish within 10 s" in record.message
 
 
 @pytest.mark.parametrize(

@@ -109,3 +109,13 @@ def list_sounds():
 
 def hear(model, sound):
     return model(torch.cat([torch.full((16,), 0.5), torch.from_numpy(sound)])[None])
+
+
+def list_written_speeds():
+    return [np.array([value], np.float32) for value in (0.5, 1.25, -2.0)]
+
+
+def steer_half(model, speeds):
+    """Write into the sample, too."""
+    speeds /= 2
+    return steer(model, float(speeds[0]))
