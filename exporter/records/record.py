@@ -88,6 +88,8 @@ IN_PLACE_OF = " in place of "
 INITIAL_PROOF = "proves the export, not the numbers of your trained weights"
 #: The first words of a note about variables of the shell that workers do not receive.
 WITHHELD_NOTE = "the model reads "
+#: The first words of a note about a diagnosis that ended early.
+DIAGNOSIS_NOTE = "the diagnosis "
 #: The first words of a note about runs that would have shown whether a red file may be right.
 UNMEASURED_NOTE = "not measured: "
 #: The first words of a note about sizes or values that no sample proves.

@@ -16,7 +16,7 @@ from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.silent_faults import list_silent_faults
 from exporter.planning.plan import apply_expectations
-from exporter.records.record import WITHHELD_NOTE, CellId, Record, Stage, Status
+from exporter.records.record import DIAGNOSIS_NOTE, WITHHELD_NOTE, CellId, Record, Stage, Status
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
 from exporter.worker.dependencies.packages import list_loaded_packages
@@ -157,7 +157,7 @@ class JobOutput:
             results, problem = collect_in_fork(explain_record, seconds)
         explained = Record.read(results[-1].encode()) if results else record
         fields = {name: getattr(explained, name) for name in _EXPLAINED}
-        notes = (f"the diagnosis {problem}",) if problem else ()
+        notes = (f"{DIAGNOSIS_NOTE}{problem}",) if problem else ()
         for each in records:
             update = {**fields, "notes": (*each.notes, *notes)}
             write_json(self.folder.record(each.cell), each.model_copy(update=update))

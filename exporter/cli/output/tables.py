@@ -32,6 +32,7 @@ from exporter.manifest.syntax.silent_faults import list_silent_faults
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
+    DIAGNOSIS_NOTE,
     EQUAL_VALUES,
     IN_PLACE_OF,
     INITIAL_PROOF,
@@ -231,6 +232,8 @@ def _format_red_groups(
         if record.blame or record.missing:
             labelled.append(("", failures.summarize_failure(record)))
         labelled += [("obstacle", each) for each in record.obstacles]
+        ended = (each for each in record.notes if verbose and each.startswith(DIAGNOSIS_NOTE))
+        labelled += [("note", each) for each in ended]
         labelled.append(("promised at", str(manifest.find_model(record.cell.model).location)))
         lines = failures.find_model_lines(record)
         # The message begins with the line of the model, if there is one.

@@ -330,8 +330,15 @@ def find_remedies(
         *_list_rewrites(opset_export, checked),
         *_list_changed_entries(opset_export, checked.reference, folder, text),
     ):
-        tried += [] if experiment.rewritten else [experiment.setting]
-        line = _run(experiment, opset_export, checked)
+        setting = experiment.setting
+        try:
+            line = _run(experiment, opset_export, checked)
+        except Exception as error:  # such an experiment says nothing about the setting
+            line = ""
+            # Its text may have the folder of the experiment.
+            tried.append(f"{setting} (ended with {type(error).__name__})")
+        else:
+            tried += [] if experiment.rewritten else [setting]
         if line:
             weaker.append(line)
         if line and "branch at" not in line:
@@ -468,7 +475,7 @@ def _run(experiment: _Experiment, opset_export: OpsetExport, checked: CheckedFil
                     _is_right(proof, device, opset_export) for device in opset_export.job.devices
                 )
             return _describe_losses(experiment, opset_export, checked, other) if is_right else ""
-    except Exception:  # an experiment that fails is no advice
+    except Failure:  # an export that fails is no advice
         return ""
     finally:
         state.restore()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from exporter.records.record import Culprit, Record
+from exporter.records.record import NO_SETTING, Culprit, Record
+from exporter.worker.diagnosis import remedies
 from tests.distributions import write_distribution
 from tests.traps.prove import export, run_in_fork
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
@@ -349,3 +350,16 @@ def test_a_draw_that_is_the_same_in_each_call_is_no_cause(tmp_path: Path) -> Non
     record = diagnose(case, tmp_path)
     assert "random" not in f"{record.message}\n{record.advice}"
     assert find_line("torch.multinomial(torch.ones(4), 1)") in record.message
+
+
+def test_an_experiment_that_ends_with_an_error_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bool:
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(remedies, "_is_right", fail)
+    case = next(each for each in CASES if each.net == "Groups")
+    record = run_in_fork(lambda: diagnose(case, tmp_path))
+    (advice,) = [each for each in record.advice if each.startswith(NO_SETTING)]
+    assert 'exporter = "dynamo" (ended with RuntimeError)' in advice

@@ -21,6 +21,7 @@ from exporter.planning import Selection
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import parse_cell
 from exporter.records.record import (
+    DIAGNOSIS_NOTE,
     INITIAL_WEIGHTS,
     UNMEASURED_NOTE,
     MissingOperator,
@@ -226,3 +227,14 @@ def test_runs_that_a_review_left_out_are_named() -> None:
     red = make_record("a/9/cpu", Status.INCONCLUSIVE).model_copy(update={"notes": (note,)})
     assert (f"a: {note}", None) in summarize(red).lines
     assert not any(UNMEASURED_NOTE in line for line, _ in summarize().lines)
+
+
+def test_a_diagnosis_that_ended_early_is_named_on_request() -> None:
+    note = f"{DIAGNOSIS_NOTE}was stopped after 30 s"
+    red = make_record("a/9/cpu", Status.FAIL).model_copy(update={"notes": (note,)})
+    run = make_run(red)
+    shown = [
+        any(note in line for line, _ in make_summary(MANIFEST, PLAN, run, verbose=verbose).lines)
+        for verbose in (False, True)
+    ]
+    assert shown == [False, True]
