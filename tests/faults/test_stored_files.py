@@ -29,6 +29,7 @@ import pytest
 
 from exporter.cli import entry_point
 from exporter.core.errors import ExitCode
+from exporter.report.pages.templates import find_packaged_templates
 from tests.faults.corruption import endless, file, folder, no_number, pipe
 from tests.integration.project import MODELS, format_entry, run_exporter, write_project
 
@@ -73,6 +74,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("stored") / "project"
     files = {"models.py": MODELS, "net.toml": "format = 1\n" + format_entry("net")}
     write_project(root, files)
+    (root / "templates").mkdir()
+    shutil.copy(find_packaged_templates() / "gate.md.jinja", root / "templates")
     subprocess.run(["git", "init", "-q", root], check=True)
     for command in (
         ("init", "--yes", "--ci", "github"),
