@@ -587,3 +587,30 @@ def test_an_untrained_model_of_a_script_that_trains_has_no_captured_weights(root
     ran = run_exporter(root, *command, code=ExitCode.RED)
     assert "other weights than the script's, which no file has" in ran.stderr
     assert not (root / "manifests").exists()
+
+
+WEAK = """
+import torch
+from torch import nn
+
+
+class Weak(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return 0.5 + self.linear(x) * 1e-9
+
+
+model = Weak()
+torch.save(model.state_dict(), "weak.pt")
+torch.onnx.export(model, (torch.zeros(2, 4),), "weak.onnx", opset_version=17, dynamo=False)
+"""
+
+
+def test_the_last_line_names_each_outcome(root: Path) -> None:
+    (root / "weak.py").write_text(WEAK)
+    ran = run_exporter(root, "record", "--yes", "--", sys.executable, "weak.py", code=1)
+    last = ran.stdout.splitlines()[-1]
+    assert last == "1 new entry, 1 inconclusive; next: `exporter init`", ran.stdout + ran.stderr

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -155,7 +156,7 @@ def _write_entries(
         if not any(_find_existing(each, models, root, flags) for each in observations):
             message = f"--name {id}: this name is taken; pass another one"
             raise ExporterError(ExitCode.MANIFEST, message)
-    codes = []
+    problems: Counter[str] = Counter()
     count = 0
     with closing(make_starter(os.environ, settings.environment)) as starter:
         for observation in observations:
@@ -163,7 +164,8 @@ def _write_entries(
                 message = f"the script's own export failed: {observation.export_error}"
                 print_error(f"{observation.label}: {message}")
             if existing := _find_existing(observation, models, root, flags):
-                codes.append(_compare(observation, project, existing, flags))
+                if _compare(observation, project, existing, flags) is ExitCode.RED:
+                    problems["different"] += 1
                 continue
             if flags.get("check"):
                 file, problem = observation.class_file, observation.problem
@@ -171,7 +173,7 @@ def _write_entries(
                 text = "has no entry; run `exporter record` without --check"
                 text = f"its export is not described: {problem}" if problem else text
                 print_line(f"{name}{observation.label}: {text}")
-                codes.append(ExitCode.RED)
+                problems["missing"] += 1
                 continue
             with (
                 _print_late(f"{observation.label}: its sizes and its file are being tried"),
@@ -182,24 +184,36 @@ def _write_entries(
                     problem = entry.problem
                     problem = name_option(problem, observation) if is_added else problem
                     print_error(f"{observation.label}: no entry: {problem}")
-                    codes.append(ExitCode.RED)
+                    problems["missing"] += 1
                     continue
-                records = _show(entry, contracts, project, starter)
-                is_proved = all(each.status.is_green for each in records)
-                codes.append(ExitCode.OK if is_proved else ExitCode.RED)
-                if len(contracts) == 1:
-                    codes += _prove_files(
-                        observation, entry, contracts[0], records, project, starter
-                    )
+                # Equal outcomes of an entry count once.
+                problems.update(_list_problems(observation, entry, contracts, project, starter))
             count += _apply(entry, project, flags)
     if not flags.get("dry_run"):
         print_ignored_files(root, os.environ)
-    red = sum(code == ExitCode.RED for code in codes)
     entries = pluralize(count, "new entry", "new entries")
     table = read_toml_table(root / SETTINGS_FILE).table
     next_command = "export" if find_settings(table)[0] else "init"
-    print_line(f"{entries}, {red} red or missing; next: `exporter {next_command}`")
-    return max(codes, default=ExitCode.OK)
+    texts = (f"{number} {word}" for word, number in problems.items())
+    result = ", ".join(texts) or "0 red or missing"
+    print_line(f"{entries}, {result}; next: `exporter {next_command}`")
+    return ExitCode.RED if problems else ExitCode.OK
+
+
+def _list_problems(
+    observation: Observation,
+    prepared: PreparedEntry,
+    contracts: Sequence[ModelSpec],
+    project: TargetProject,
+    starter: ProcessStarter,
+) -> set[str]:
+    """Print the verdicts of an entry and of the script's files; return those that are not green."""
+    records = _show(prepared, contracts, project, starter)
+    problems = {each.status.value for each in records if not each.status.is_green}
+    if len(contracts) == 1:
+        proofs = _prove_files(observation, prepared, contracts[0], records, project, starter)
+        problems |= {each.status.value for each in proofs if each.status.is_red}
+    return problems
 
 
 @contextmanager
@@ -330,8 +344,8 @@ def _prove_files(
     records: Sequence[Record],
     project: TargetProject,
     starter: ProcessStarter,
-) -> Iterator[ExitCode]:
-    """Prove the files that the script left against the entry; yield RED for each that fails.
+) -> Iterator[Record]:
+    """Prove the files that the script left against the entry, and yield the verdicts.
 
     A script may edit its file after the export. Each difference from the entry is a line.
     """
@@ -357,5 +371,4 @@ def _prove_files(
         finished = make_finished_entry(renamed, Path(path), file.opset, ("cpu",))
         for record in prove_spec(project.settings, finished, starter):
             _print_verdict(f"{name} against {spec.id}", record)
-            if record.status.is_red:
-                yield ExitCode.RED
+            yield record
