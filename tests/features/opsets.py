@@ -19,7 +19,8 @@ DYNAMO = Feature(
     model="names.py:Affine",
     lines='opsets = "18..28"',
     note="ONNX Runtime loads 27 and 28 from 1.32 on. Files with some nodes, such as Gelu, are not "
-    "converted beyond 25: they stay at 18 and are red.",
+    "converted beyond 25: they stay at 18 and are red. torch 2.13 has no translation to "
+    "LinearAttention of opset 27: linear attention becomes a graph of other operators.",
 )
 AUTO = Feature(
     name="both exporters in one range",

@@ -62,7 +62,7 @@ def compute_reference(
     if isinstance(model, GeneratorPart):
         with wrap_calls(Stage.SOURCE):
             loops = [*model.list_loops(spec)]
-    if not loops[0].request:
+    if not loops[0].request and not (spec.rollout and spec.rollout.loop):
         _require_no_generator(model)
     wide_model = build_float64_model(model)[0]
     samples: list[Sample] = []
@@ -166,12 +166,13 @@ def _write_step(
 
 
 def _require_no_generator(model: Model) -> None:
-    """Fail for a model of transformers that generates: only the key `generate` has its tokens."""
+    """Fail for a model of transformers that generates: its loop needs an oracle."""
     for part in model.modules():
         can_generate: Any = getattr(part, "can_generate", None)
         if callable(can_generate) and can_generate():
             message = f"rollout: {type(part).__name__} generates, and nothing compares this loop "
-            message += "with `generate`; use exporter = 'transformers' with the key `generate`"
+            message += "with `generate`; use exporter = 'transformers' with the key `generate`, or "
+            message += "name a function in `rollout.loop` that returns the logits of `generate`"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
 
 
