@@ -28,7 +28,7 @@ reports = "reports"      # folder of the tables and the baseline; commit it
 build = "build"          # folder of the ONNX files; git ignores it
 """
 #: The list of the projects in a workflow of several, and its items.
-_FOLDERS = re.compile(r"\s+folder:\s*(#.*)?")
+_FOLDERS = re.compile(r"\s+(- )?(folder|FOLDER):\s*(#.*)?")
 _ITEM = re.compile(r"(\s+)- (\S+)\s*(#.*)?")
 _IGNORED = ("build/",)
 
@@ -109,16 +109,23 @@ def _add_gitlab(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
     path = top / ".gitlab-ci.yml"
     before = read_text(path)
     if before is not None:
+        text, problem = _add_folder(before, folder) if folder else (before, "")
         note = "exists; docs/ci.md, section GitLab, has the jobs to add"
         note += f", with `cd {folder}` and the folder in each of their paths" if folder else ""
-        is_complete = "exporter gate" in before and folder in before
-        return FileChange(path=path, text=before, before=before), "" if is_complete else note
+        is_complete = "exporter gate" in before and not problem
+        return FileChange(path=path, text=text, before=before), "" if is_complete else note
     requirement = format_requirement("export", is_shared=True)
     is_unknown = find_origin()[0].startswith("file:")
     requirement += f" @ git+https://github.com/{_UNKNOWN_ACTION}" if is_unknown else ""
     packages = f"'{requirement}'" + (" -e ." if is_package else "")
-    prefix = f"{folder}/" if folder else ""
-    values = {"packages": packages, "index": _CPU_INDEX, "folder": folder, "prefix": prefix}
+    values = {
+        "packages": packages,
+        "index": _CPU_INDEX,
+        "folder": folder,
+        "prefix": "$FOLDER/" if folder else "",
+        "part": "$PART/3" if folder else "$CI_NODE_INDEX/$CI_NODE_TOTAL",
+        "index_variable": "$PART" if folder else "$CI_NODE_INDEX",
+    }
     text = _render("gitlab-ci.yml", **values)
     return FileChange(path=path, text=text, before=None), _UNKNOWN_NOTE if is_unknown else ""
 
@@ -144,21 +151,24 @@ def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
 
 
 def _add_folder(text: str, folder: str) -> tuple[str, str]:
-    """Return the workflow with a folder in its matrix, or without it and the reason."""
+    """Return the jobs with a folder in the matrix of each, or without it and the reason."""
     lines = text.splitlines()
-    start = next((n for n, line in enumerate(lines) if _FOLDERS.fullmatch(line)), -1)
-    if start < 0:
+    starts = [n for n, line in enumerate(lines) if _FOLDERS.fullmatch(line)]
+    if not starts:
         return (
             text,
             f"has no list `folder` in a matrix; pass `folder: {folder}` in a job of its own",
         )
-    end = next((n for n in range(start + 1, len(lines)) if not _ITEM.fullmatch(lines[n])), -1)
-    end = len(lines) if end < 0 else end
-    items = [match[2] for line in lines[start + 1 : end] if (match := _ITEM.fullmatch(line))]
-    if folder in items or not items:
-        return text, "" if items else "its list `folder` is empty; add this folder"
-    indent = lines[start + 1].partition("-")[0]
-    return "\n".join((*lines[:end], f"{indent}- {folder}", *lines[end:], "")), ""
+    for start in reversed(starts):
+        end = next((n for n in range(start + 1, len(lines)) if not _ITEM.fullmatch(lines[n])), -1)
+        end = len(lines) if end < 0 else end
+        items = [match[2] for line in lines[start + 1 : end] if (match := _ITEM.fullmatch(line))]
+        if not items:
+            return text, "its list `folder` is empty; add this folder"
+        if folder not in items:
+            indent = lines[start + 1].partition("-")[0]
+            lines.insert(end, f"{indent}- {folder}")
+    return text if lines == text.splitlines() else "\n".join((*lines, "")), ""
 
 
 def _add_settings(root: Path) -> FileChange:

@@ -233,11 +233,29 @@ def test_gitlab_reads_only_the_file_at_the_root_of_a_repository(
     assert any("replace OWNER and COMMIT" in note for note in project.notes)
     jobs = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())
     before = jobs["default"]["before_script"]
-    assert before[0] == "cd packages/vision"
+    assert before[0] == 'cd "$FOLDER"'
     assert "@ git+https://github.com/OWNER/onnx-exporter-matrix@COMMIT'" in before[1]
-    assert jobs["gate"]["after_script"][0] == "cd packages/vision"
-    assert jobs["export"]["artifacts"]["paths"] == ["packages/vision/shards/"]
+    assert jobs["gate"]["after_script"][0] == 'cd "$FOLDER"'
+    assert jobs["export"]["artifacts"]["paths"] == ["$FOLDER/shards/"]
     assert not prepare_project(folders[0], ci="gitlab").notes
+
+
+def test_a_second_project_gets_jobs_of_its_own_in_gitlab(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    folders = [tmp_path / "packages/vision", tmp_path / "packages/text"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        apply_changes(prepare_project(folder, ci="gitlab").changes)
+    path = tmp_path / ".gitlab-ci.yml"
+    jobs = yaml.safe_load(path.read_text())
+    names = ["packages/vision", "packages/text"]
+    assert jobs["export"]["parallel"]["matrix"] == [{"PART": ["1", "2", "3"], "FOLDER": names}]
+    assert jobs["gate"]["parallel"]["matrix"] == [{"FOLDER": names}]
+    text = path.read_text()
+    for folder in folders:
+        apply_changes(prepare_project(folder, ci="gitlab").changes)
+    assert path.read_text() == text
+    path.write_text("test:\n  script: [pytest]\n")
     (note,) = prepare_project(folders[1], ci="gitlab").notes
     assert "docs/ci.md, section GitLab, has the jobs to add, with `cd packages/text`" in note
 
