@@ -136,7 +136,7 @@ def test_the_folder_contains_the_proof(dist: Path, nets: Path) -> None:
     }
     tolerance = json.loads((dist / "sound/18/data.json").read_text())
     assert tolerance == {"rtol": 0.001, "atol": 0.001}  # of the contract, not more
-    assert 0 < json.loads((dist / "large/18/data.json").read_text())["atol"] < 1e-5
+    assert 0 < json.loads((dist / "large/18/data.json").read_text())["atol"] < 1e-4
     card = (dist / "sound/18/README.md").read_text()
     assert "| reference | pass |" in card
     assert "<b>" not in card
