@@ -55,6 +55,14 @@ def test_an_empty_folder_becomes_a_valid_project(tmp_path: Path) -> None:
     assert action["with"]["packages"].endswith("https://download.pytorch.org/whl/cpu")
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     assert action["with"].keys() <= inputs.keys()
+    tables = workflow["jobs"]["tables"]
+    assert "vars.ONNX_TABLES == 'on'" in tables["if"]
+    assert tables["permissions"] == {"contents": "write", "pull-requests": "write"}
+    _, export, commit = tables["steps"]
+    assert export["with"] == {**action["with"], "steps": "export"}
+    text = (ROOT / "docs/ci.md").read_text().partition("## The tables of main")[2]
+    block = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    assert commit["run"] == block["jobs"]["tables"]["steps"][-1]["run"]
 
 
 def test_existing_files_keep_their_content_and_a_second_call_changes_nothing(
