@@ -48,6 +48,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.keys import Generate, Metric
+from exporter.manifest.resolved.model import Link
 from exporter.manifest.resolved.policy import FINDINGS, LIMITS, ModelPolicy
 from exporter.manifest.syntax.table import read_keys
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
@@ -110,6 +111,8 @@ def find_axis(**fields: Any) -> dict[str, Any]:
 METRIC = Metric(call="net.py:accuracy", least=0.9)
 CALLER = Caller(call="infer.py:run", reference="train.py:run", samples="*.png", rtol=1e-3)
 LOOP = Rollout(steps=8, feeds={"y": "x"})
+ENCODER = Link(id="encoder", inputs={"x": "x"}, outputs={"h": "encoder.h"})
+DECODER = Link(id="decoder", inputs={"h": "encoder.h"}, outputs={"y": "y"})
 SCHEDULED = LOOP.model_copy(update={"constants": {"t": "a.py:f"}})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
@@ -225,6 +228,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (compare_by(call="a.py:f"), compare_by(cosine=0.999)),
     ({"outputs": (PLAIN, OTHER)}, {"outputs": (OTHER, PLAIN)}),
     ({"outputs": (PLAIN,)}, {"outputs": (PLAIN, OTHER)}),
+    ({"chain": (ENCODER, DECODER)}, {"chain": (DECODER,)}),
+    ({"chain": (ENCODER,)}, {}),
 ]
 
 
@@ -263,6 +268,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"rollout": LOOP}),
     ({}, {"metric": METRIC}),
     ({}, {"callers": (CALLER,)}),
+    ({}, {"chain": (ENCODER, DECODER)}),
     ({"metadata": {"rate": "1"}}, {"metadata": {"rate": "1", "unit": "Hz"}}),
     ({"inputs": (IMAGE,)}, {"inputs": (PREPARED,)}),
     ({"outputs": (PLAIN,)}, {"outputs": (LABELLED,)}),
