@@ -247,8 +247,9 @@ class _Draft:
                 drawn = observation.state if probe.is_drawn else ""
                 return replace(prepared, drawn_weights=drawn), (spec,)
             problems.append(spec.rstrip("."))
-        problem = observation.construction.reason or "no source was observed"
-        problem = "; ".join(dict.fromkeys(problems)) or problem
+        # The first source is the model's own; a later one runs the script again.
+        problems.append(observation.construction.reason or "no source was observed")
+        problem = problems[0]
         if observation.has_trained:
             problem += "; the script trains before its export, so no export runs it again: move "
             problem += "the class, or a function that builds the model, to a module of its own"
