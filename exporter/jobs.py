@@ -29,7 +29,7 @@ class LinkState(FrozenModel):
     model: str
     device: DeviceName
     state: str
-    """The hash of its file if it is green, else its status."""
+    """The hash of its file if it is green, else `red`, `unavailable` or `missing`."""
     problem: str = ""
     """Why it is not green."""
 

@@ -148,6 +148,7 @@ def test_a_chain_depends_on_the_files_of_its_links(chains: Path, tmp_path: Path)
     project = Path(shutil.copytree(chains, tmp_path / "project"))
     lines = run_exporter(project, "plan", "segmenter", code=0).stdout.splitlines()
     assert lines[0] == "0 cells to run, 3 to keep, 0 to skip"
+    assert "10 of 10 results are up to date" in run_exporter(project, "doctor").stdout
     # The encoder alone is as right as before, and not that of the whole.
     edit(project, "[models.image_encoder]\n", "[models.image_encoder]\nseed = 5\n")
     text = run_exporter(project, "plan", "segmenter", code=0).stdout

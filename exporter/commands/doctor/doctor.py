@@ -47,7 +47,7 @@ from exporter.pipeline.device_environments import (
     locate_environments,
 )
 from exporter.pipeline.required_packages import require_own_checkout
-from exporter.planning.plan import list_all_cells, make_plan
+from exporter.planning.plan import list_all_cells, make_plan, order_links_first
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import CellId, Record, read_run
@@ -418,7 +418,7 @@ def _examine_records(manifest: Manifest, build_folder: BuildFolder) -> Iterator[
     stale: dict[CellId, str] = {}
     valid: dict[CellId, Record] = {}
     missing = 0
-    cells = [planned.cell for planned in make_plan(manifest).to_run]
+    cells = [planned.cell for planned in order_links_first(make_plan(manifest).to_run)]
     for cell in cells:
         record = stored.get(cell)
         if record is None and stored.is_damaged(cell):

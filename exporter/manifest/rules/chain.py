@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.core.text import join_names
@@ -14,9 +15,11 @@ from exporter.manifest.rules.invalid_entries import make_invalid_spec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.syntax.values import KeyPath, format_opsets, quote
 
-#: Keys of an export or of a single file, which a chain does not have.
-_OTHER_KEYS = ("artifact", "generate", "parameters", "passes", "metadata", "callers")
-_NOT_FOR_CHAIN = "does not apply to a chain, whose links have files of their declared; remove it"
+#: Keys of one file, which a chain does not have.
+_FILE_KEYS = ("artifact", "generate", "parameters", "passes", "metadata", "callers")
+#: Keys of an export, which it does not have either; `overrides` can have them, too.
+_EXPORT_KEYS = ("exporter", "capture", "options")
+_NOT_FOR_CHAIN = "does not apply to a chain, but to its links, which have the files; remove it"
 
 
 def resolve_chains(
@@ -49,8 +52,21 @@ def _resolve_chain(
         links = list(_find_links(entry, spec, specs, chains))
         is_complete = len(links) == len(entry.settings.chain)
         if is_complete and not spec.problems and not any(link.problems for link in links):
-            spec = spec.model_copy(update={"chain": _Wiring(entry, spec, links).resolve()})
+            update = {"chain": _Wiring(entry, spec, links).resolve(), **_drop_other_keys(spec)}
+            spec = spec.model_copy(update=update)
     return make_invalid_spec(entry) if len(entry.report) > count else spec
+
+
+def _drop_other_keys(spec: ModelSpec) -> dict[str, Any]:
+    """Return the defaults of keys that a chain does not have, and that it may have inherited."""
+    keys = ModelSpec.model_fields
+    unset = {
+        key: keys[key].get_default(call_default_factory=True)
+        for key in (*_FILE_KEYS, *_EXPORT_KEYS, "parent")
+    }
+    without: dict[str, Any] = {"exporter": None, "capture": None, "options": {}}
+    overrides = tuple(each.model_copy(update=without) for each in spec.overrides)
+    return {**unset, "overrides": overrides}
 
 
 def _check_other_keys(entry: EffectiveSettings) -> None:
@@ -58,7 +74,7 @@ def _check_other_keys(entry: EffectiveSettings) -> None:
     settings = entry.settings
     paths: list[KeyPath] = [
         (key,)
-        for key in _OTHER_KEYS
+        for key in _FILE_KEYS
         if entry.has_valid(key) and getattr(settings, key) and entry.is_own((key,))
     ]
     paths += [
@@ -69,7 +85,7 @@ def _check_other_keys(entry: EffectiveSettings) -> None:
         paths += [("options", key) for key in options if entry.is_own(("options", key))]
     if entry.has_valid("overrides") and entry.is_own(("overrides",)):
         for index, table in enumerate(settings.overrides):
-            used = table.model_fields_set & {"exporter", "capture", "options"}
+            used = table.model_fields_set & {*_EXPORT_KEYS}
             paths += [("overrides", index, key) for key in sorted(used)]
     for key_path in paths:
         entry.add_problem(key_path, _NOT_FOR_CHAIN)
@@ -112,7 +128,7 @@ def _find_link_problem(
         return f"{quote(name)} is a chain itself; name its links"
     if name in entry.settings.chain[:index]:
         return f"{quote(name)} is a link already; write another entry that `extends` it"
-    if link.weights_are_inputs:
+    if any(link.resolve_cell(opset).weights_are_inputs for opset in link.opsets):
         return f"{quote(name)} has its weights as inputs, which nothing feeds; export them"
     optional = [item.name for item in link.inputs if item.optional]
     if optional:
@@ -187,9 +203,10 @@ class _Wiring:
                 names[value.name] = output
         declared = {item.name for item in (*self._spec.inputs, *self._spec.outputs)}
         for value in self._values.values():
-            if value.name in declared:
+            if value.name in declared:  # also one of links such as `a` and `a.b`
                 text = f"{quote(value.name)} is an output of a link, too; choose another name"
                 self._entry.add_problem(("chain",), text)
+            declared.add(value.name)
         return tuple(
             Link(
                 id=link.id,

@@ -19,9 +19,6 @@ from exporter.runtimes.chain import DOMAIN, LinkFile, make_nodes
 from exporter.runtimes.graph_walk import normalize_domain
 from exporter.worker.process.failure import Failure
 
-#: The statuses of a link with which the chain is unavailable, too.
-_UNAVAILABLE = frozenset({Status.UNAVAILABLE, Status.SKIP})
-
 
 def copy_links(job: Job, opset: OpsetJob) -> None:
     """Copy the proved files of the links of a chain into the job's folder.
@@ -67,7 +64,7 @@ def split_by_links(opset: OpsetJob) -> Iterator[tuple[OpsetJob, Failure | None]]
 
 def _report_links(links: Sequence[LinkState]) -> Failure:
     first = links[0]
-    is_unavailable = all(link.state in _UNAVAILABLE for link in links)
+    is_unavailable = all(link.state == "unavailable" for link in links)
     return Failure(
         Stage.CONVERT,
         f"the link '{first.model}' is not green: {first.problem}",

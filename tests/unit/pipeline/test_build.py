@@ -10,7 +10,7 @@ from exporter import program
 from exporter.cache.states import hash_source, read_package_state
 from exporter.core.errors import RESULTS_NOTE, ExitCode, ExporterError, StoppedByFailure
 from exporter.jobs import Job, JobFolder
-from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
+from exporter.manifest import Device, Expectation, Link, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import (
     RecordValidator,
@@ -399,6 +399,16 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
         RecordValidator(manifest(tmp_path)),
     ).run
     assert key_by_text(run.by_cell())["tiny/18/cpu"].status is Status.ERROR
+
+
+def test_read_results_of_a_chain_agree_with_the_expectations_of_its_links(tmp_path: Path) -> None:
+    expect = (Expectation(opsets=(17, 18), reason="no such operator"),)
+    chain = (Link(id="tiny", inputs={}, outputs={}),)
+    project = manifest(tmp_path, spec("whole", chain=chain, expect=expect), spec(expect=expect))
+    results, _ = export(project, FakeEngine(fail_at_18))
+    assert (results["tiny/17/cpu"], results["tiny/18/cpu"]) == ("xpass", "xfail")
+    run = read_results(project)
+    assert not filter_valid_results(run, project, make_plan(project)).missing
 
 
 def test_a_failure_without_a_diagnosis_runs_again_if_it_is_foreseen_no_more(

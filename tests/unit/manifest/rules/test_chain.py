@@ -121,6 +121,11 @@ inputs = [
 #: A text of the links, another one in its place, and the problem of the chain.
 LINK_PROBLEMS = [
     ("[models.decoder]", "[models.decoder]\noptions = { export_params = false }", "its weights"),
+    (
+        "[models.decoder]",
+        "[models.decoder]\noverrides = [{ opset = 18, options = { export_params = false } }]",
+        "its weights",
+    ),
     ("[models.decoder]", OPTIONAL, "the optional input word"),
     ("[models.encoder]", "[models.encoder]\nopsets = 17", "'encoder' has no file of opset 18"),
     ("[models.encoder]", '[models.encoder]\nmode = "other"', "'encoder' is invalid"),
@@ -136,6 +141,39 @@ def test_an_entry_that_cannot_be_a_link_is_a_problem(
     with pytest.raises(ExporterError) as caught:
         load(tmp_path, WHOLE, LINKS.replace(before, after))
     assert any(problem in str(each).replace('"', "'") for each in caught.value.problems)
+
+
+def test_a_chain_has_no_inherited_key_of_an_export_or_of_one_file(tmp_path: Path) -> None:
+    settings = """
+metadata = { team = "vision" }
+exporter = "torchscript"
+options = { do_constant_folding = false }
+passes = ["passes.py:quantize"]
+overrides = [{ opset = 17, options = { verbose = true }, ir_version = 9 }]
+"""
+    base = WHOLE.replace("models.whole", "models.base").partition("chain =")
+    keys = base[2].partition("inputs =")
+    text = f'{base[0]}{settings}inputs ={keys[2]}\n[models.whole]\nextends = "base"\n'
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/passes.py").write_text("def quantize(source, target): ...\n")
+    spec = load(tmp_path, f"{text}chain ={keys[0]}").find_model("whole")
+    cell = spec.resolve_cell(17)
+    assert (spec.metadata, spec.passes, spec.parent, spec.exporter) == ({}, (), "", "auto")
+    assert (cell.options, cell.ir_version) == ({}, 9)
+
+
+def test_values_of_two_links_have_different_names(tmp_path: Path) -> None:
+    other = WHOLE.replace('"decoder"]', '"decoder", "decoder.x"]')
+    link = """
+[models."decoder.x"]
+inputs = [{ name = "mask", shape = ["batch"], dtype = "int64", fill = { randint = [0, 9] } }]
+outputs = [{ name = "y", shape = ["batch"] }]
+"""
+    outputs = '{ name = "logits", shape = [1, 4] }, '
+    same = LINKS.replace(outputs, outputs + '{ name = "x.y", shape = [1] }, ')
+    feeds = '{ scores = "decoder.scores", '
+    with pytest.raises(ExporterError, match=r'"decoder\.x\.y" is an output of a link, too'):
+        load(tmp_path, other.replace("feeds = { ", f"feeds = {feeds}"), same + link)
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
