@@ -22,6 +22,7 @@ from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state, seed_generators
 from exporter.worker.reference.eager_run import BufferSnapshot, list_named_leaves
+from exporter.worker.reference.python_state import lend_model
 from exporter.worker.torch_private import internals
 
 #: In the folder of a caller: all samples.
@@ -47,8 +48,8 @@ def compute_reference(
         The first samples of all callers, each behind the name of its reference.
 
     Raises:
-        Failure: Stage `source`, if a function fails, if there are too few samples, or if a result
-            changes in a second call.
+        Failure: Stage `source`, if a function fails or changes weights, if there are too few
+            samples, or if a result changes in a second call.
     """
     names: list[str] = []
     for number, caller in enumerate(spec.callers):
@@ -61,12 +62,13 @@ def compute_reference(
                 raise ValueError(f"{problem}, since a caller can ignore a single one")
             references = locate_references(job_folder, number)
             write_samples(references / SAMPLES, samples)
-            for index, sample in enumerate(sample for _, sample in samples):
-                tables = _run(model, spec, function, sample)
-                if not index:
-                    again = _run(model, spec, function, sample)[0]
-                    _require_equal(caller, tables[0], again)
-                write_values(references / f"{index}.npz", tables)
+            with lend_model(model, caller.reference):
+                for index, sample in enumerate(sample for _, sample in samples):
+                    tables = _run(model, spec, function, sample)
+                    if not index:
+                        again = _run(model, spec, function, sample)[0]
+                        _require_equal(caller, tables[0], again)
+                    write_values(references / f"{index}.npz", tables)
         names.append(f"{caller.reference}: {samples[0][0]}")
     return tuple(names)
 

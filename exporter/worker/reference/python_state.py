@@ -20,6 +20,7 @@ from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
+from exporter.records.record import Stage, Status
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import wrap_with_call_objects
@@ -38,6 +39,8 @@ from exporter.worker.reference.eager_run import (
 from exporter.worker.reference.noise import describe_difference
 from exporter.worker.torch_private.internals import count_writes
 
+#: Names in one message.
+_MAX_NAMES = 3
 #: Packages whose classes and modules do not keep values of one model.
 _LIBRARIES = frozenset({"torch", "builtins", "numpy", "exporter"})
 
@@ -111,7 +114,7 @@ def _has_content(cell: Any) -> bool:
 
 
 #: The attributes of every module. Buffers and parameters have their own snapshot or do not change.
-_OWN_NAMES = frozenset(vars(torch.nn.Module()))
+_OWN_NAMES = frozenset(vars(torch.nn.Module())) - {"training"}
 
 
 class ModelSnapshot:
@@ -127,6 +130,24 @@ class ModelSnapshot:
         self._buffers.restore()
         for table in self._attributes:
             table.restore()
+
+
+@contextlib.contextmanager
+def lend_model(model: Model, call: str) -> Iterator[None]:
+    """Restore the buffers and attributes of a model that a function of the project got.
+
+    Raises:
+        Failure: Stage `source`, if the function changed weights, which the file would have then.
+    """
+    weights, state = digest_weights(model), ModelSnapshot(model)
+    try:
+        yield
+    finally:
+        state.restore()
+    after = digest_weights(model)
+    if changed := [name for name, digest in weights.items() if after.get(name) != digest]:
+        problem = f"changes {join_names(changed, _MAX_NAMES)} of the model; use a copy of the model"
+        raise Failure(Stage.SOURCE, f"{call}: {problem}", status=Status.FAIL)
 
 
 class _AttributeTable:
@@ -151,10 +172,6 @@ class _AttributeTable:
                 value.extend(items)
             else:
                 value.update(items)
-
-
-#: Names in one message.
-_MAX_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,9 @@ from exporter.worker.inputs.call import Tensors
 from exporter.worker.model.model_kinds import Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state, use_seed
-from exporter.worker.reference.eager_run import BufferSnapshot, Outputs
+from exporter.worker.reference.eager_run import Outputs
 from exporter.worker.reference.noise import LARGEST_NOISE
+from exporter.worker.reference.python_state import lend_model
 
 #: The difference of two loops of PyTorch with the same steps, as a share of the largest noise.
 _ROUNDING = 0.1
@@ -55,8 +56,8 @@ def compute_constants(spec: ModelSpec, root: Path) -> Mapping[str, Sequence[Any]
                 kind = type(tables[0]).__name__
                 problem = f"returns a {kind}, expected an array [steps, ...] or a list"
                 raise _fail(f"{text}: {problem}") from None
-            if sizes[0] != steps:
-                values = pluralize(sizes[0], "value")
+            if other_sizes := [size for size in sizes if size != steps]:
+                values = pluralize(other_sizes[0], "value")
                 raise _fail(f"{text}: returns {values}, and the loop has {steps} steps")
             first, second = (_read_values(text, table) for table in tables)
             if not all(map(_are_equal, first, second)):
@@ -133,7 +134,8 @@ def run_loop(model: Model, spec: ModelSpec, inputs: Tensors, root: Path) -> Sequ
     """Return the outputs of each step of PyTorch's own loop by name; those of a step may be none.
 
     Raises:
-        Failure: Stage `source`, if the loop fails, or if its result does not fit the entry.
+        Failure: Stage `source`, if the loop fails or changes weights, or if its result does not fit
+            the entry.
     """
     if spec.rollout is None or not spec.rollout.loop:
         return ({},) * (spec.rollout.steps if spec.rollout else 0)
@@ -141,16 +143,16 @@ def run_loop(model: Model, spec: ModelSpec, inputs: Tensors, root: Path) -> Sequ
     with wrap_errors(Stage.SOURCE):
         function = _load(text, spec, root)
         given = {name: value.clone() for name, value in inputs.items()}
-        with BufferSnapshot(model), apply_state(spec), use_seed(spec.seed):
+        with lend_model(model, text), apply_state(spec), use_seed(spec.seed):
             returned = function(model, given)
-            if isinstance(returned, Iterator):
-                returned = [*returned]
-        if not isinstance(returned, list):
-            return [*({},) * (steps - 1), _name_outputs(text, spec, returned)]
-        if len(returned) != steps:
-            count = pluralize(len(returned), "step")
+            if not isinstance(returned, list | Iterator):
+                return [*({},) * (steps - 1), _name_outputs(text, spec, returned)]
+            # The loop of a generator continues, and can write into what it has yielded.
+            named = [_name_outputs(text, spec, each) for each in returned]
+        if len(named) != steps:
+            count = pluralize(len(named), "step")
             raise _fail(f"{text}: returns {count}, and `rollout` has {steps}")
-        return [_name_outputs(text, spec, each) for each in returned]
+        return named
 
 
 def _name_outputs(text: str, spec: ModelSpec, returned: Any) -> _Named:
@@ -194,15 +196,26 @@ def require_loop(spec: ModelSpec, number: int, outputs: Outputs, returned: _Name
             shape = "a list" if isinstance(value, list) else f"{list(value.shape)}"
             problem = f"is {shape}, and {list(expected.shape)} in {loop}"
             raise _fail(f"{subject} {problem}; {fix}")
-        wide, other = value.double(), expected.double()
-        error, scale = float((wide - other).abs().max()), float(other.abs().max())
-        share = LARGEST_NOISE.get(value.dtype, 1e-3) * _ROUNDING
-        limit = share * scale if value.is_floating_point() else 0.0
-        if value.numel() and not (_are_equal(value, expected) or error <= limit):
-            shown = "NaN" if math.isnan(error) else f"{error:.3g} of {scale:.3g}"
-            raise _fail(f"{subject} differs from {loop} by {shown}; {fix}")
+        if difference := _find_difference(value, expected):
+            raise _fail(f"{subject} differs from {loop} {difference}; {fix}")
         result[position] = expected.to(value.dtype)
     return tuple(result)
+
+
+def _find_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
+    """Return how far an output is from that of the loop; "" if by no more than rounding."""
+    is_same = (value == expected) | (value.isnan() & expected.isnan())
+    if is_same.all():
+        return ""
+    if not (value.is_floating_point() or value.is_complex()):
+        return f"in {int((~is_same).sum())} of {pluralize(value.numel(), 'element')}"
+    widest = torch.complex128 if value.is_complex() else torch.float64
+    error = float((value.to(widest) - expected.to(widest)).abs()[~is_same].max())
+    finite = expected.abs()[expected.isfinite()].double()
+    scale = float(finite.max()) if finite.numel() else 0.0
+    if error <= LARGEST_NOISE.get(value.dtype, 1e-3) * _ROUNDING * scale:
+        return ""
+    return "by NaN" if math.isnan(error) else f"by {error:.3g} of {scale:.3g}"
 
 
 def _load(text: str, spec: ModelSpec, root: Path) -> Any:

@@ -200,6 +200,10 @@ def test_a_program_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
     [
         ({"reference": "callers/trained.py:steer_at_random"}, "another result in a second call"),
         ({"reference": "callers/trained.py:steer_without_model"}, "does not call the model"),
+        (
+            {"reference": "callers/trained.py:steer_with_rounded_weights"},
+            "steer_with_rounded_weights: changes the parameter 'line.weight' of the model; use a",
+        ),
         ({"samples": "callers/trained.py:list_one_speed"}, "has 1 samples; name at least 2"),
     ],
 )

@@ -27,6 +27,7 @@ def test_buffers_and_attributes_are_restored() -> None:
     holder.table["b"] = 2
     holder.sizes.append(3)
     holder.same = []
+    holder.eval()
     vars(holder)["_cached"] = torch.zeros(2)
     snapshot.restore()
     assert holder.count.item() == 0
@@ -35,6 +36,7 @@ def test_buffers_and_attributes_are_restored() -> None:
     assert holder.sizes == [1, 2]
     assert holder.sizes is sizes
     assert holder.same is sizes
+    assert holder.training
     assert "_cached" not in vars(holder)
 
 

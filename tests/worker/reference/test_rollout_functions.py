@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from importlib.util import find_spec
@@ -13,9 +14,11 @@ import torch
 from exporter.checks.protocol import read_sample
 from exporter.core.import_object import load_attribute
 from exporter.jobs import JobFolder, Sample
-from exporter.manifest import ModelSpec, Rollout, load_project
+from exporter.manifest import ModelSpec, Output, Rollout, load_project
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.rollout import compute_reference
+from exporter.worker.reference.rollout_functions import require_loop
+from tests.unit.factory import make_spec
 from tests.unit.manifest.projects import make_project
 from tests.worker.contracts import ROOT, declare
 
@@ -24,10 +27,15 @@ NET = declare("x [batch, 4], t int64 [batch], flag bool [], w [] -> y [batch, 4]
 
 
 class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.ones(2))
+        self.half = 0.5
+
     def forward(
         self, x: torch.Tensor, t: torch.Tensor, flag: torch.Tensor, w: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        step = (x * 0.5 + w) * t[:, None]
+        step = (x * self.half + w) * t[:, None]
         return torch.where(flag, x, step), t + 1
 
 
@@ -124,6 +132,11 @@ def test_each_step_has_the_value_of_the_function(
             "s = iter(range(99))\ndef f(): return [next(s)] * 3",
             "other values in a second call",
         ),
+        (
+            "w",
+            "s = iter([[1.0] * 3, [1.0]])\ndef f(): return next(s)",
+            "values.py:f: returns 1 value, and the loop has 3 steps",
+        ),
     ],
 )
 def test_values_that_do_not_fit_are_named(
@@ -134,6 +147,11 @@ def test_values_that_do_not_fit_are_named(
 
 
 LOOP = """
+def yield_one_tensor(steps):
+    value = torch.empty_like(steps[0][0])
+    for y, _ in steps:
+        yield {"y": value.copy_(y)}
+
 def loop(model, inputs):
     x, others = inputs.pop("x"), list(inputs.values())
     steps = []
@@ -153,6 +171,12 @@ def loop(model, inputs):
         ("{'y': x}", ""),
         ("[{'y': x} for x, _ in steps]", ""),
         ("{'y': x * (1 + 1e-6)}", ""),
+        ("[model.eval(), setattr(model, 'half', 9), {'y': x}][-1]", ""),
+        ("yield_one_tensor(steps)", ""),
+        (
+            "[model.unused.zero_(), {'y': x}][-1]",
+            "values.py:loop: changes the parameter 'unused' of the model; use a copy",
+        ),
         ("{'y': x * 1.01}", "step 3 of 3: output 'y' differs from values.py:loop by 0.0"),
         (
             "[(x, n + (k == 1)) for k, (x, n) in enumerate(steps)]",
@@ -181,6 +205,38 @@ def test_the_steps_are_those_of_the_loop_of_the_project(
         assert caught.value.message.endswith(
             "; correct `feeds`, `constants` or the inputs of the entry"
         )
+
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "problem"),
+    [
+        ([1.0, -INF, NAN], [1.0 + 1e-6, -INF, NAN], ""),
+        ([], [], ""),
+        ([1.0, 2.0], [1.0, INF], "by inf of 1;"),
+        ([1.0, INF], [1.0, -INF], "by inf of 1;"),
+        ([1.0, 2.0], [1.0, NAN], "by NaN;"),
+        ([1 + 1j], [1 + (1 + 1e-6) * 1j], ""),
+        ([1 + 1j], [1 + 2j], "by 1 of "),
+        ([2**60], [2**60 + 1], "in 1 of 1 element;"),
+        ([True, True], [False, True], "in 1 of 2 elements;"),
+    ],
+)
+def test_rounding_is_no_difference_of_two_loops(
+    value: list[float], expected: list[float], problem: str
+) -> None:
+    of_loop = {"y": torch.tensor(expected)}
+    spec = make_spec(
+        outputs=(Output(name="y", shape=("n",)),),
+        rollout=Rollout(steps=2, feeds={"y": "x"}, loop="loops.py:run"),
+    )
+    if not problem:
+        assert require_loop(spec, 0, (torch.tensor(value),), of_loop)[0] is not None
+        return
+    with pytest.raises(Failure, match=re.escape(f"differs from loops.py:run {problem}")):
+        require_loop(spec, 0, (torch.tensor(value),), of_loop)
 
 
 def test_the_recipe_has_the_steps_of_its_loop(tmp_path: Path) -> None:
