@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import platform
-import site
 import stat
 import sys
 import sysconfig
@@ -30,7 +29,7 @@ from exporter.cache.installed_files import (
     stamp_folders,
 )
 from exporter.core.files import TEXT_LIMIT, hash_file, read_regular_file
-from exporter.core.import_object import SHADOWS
+from exporter.core.import_object import SHADOWS, find_package_folders
 from exporter.core.system import describe_platform
 from exporter.core.text import DISTRIBUTION
 from exporter.processes.worker_variables import TORCH_PRIVATE, digest_variables, hash_variable
@@ -43,7 +42,6 @@ CLIENT_ROOT = "EXPORTER_CLIENT_ROOT"
 NO_FOLDERS = "no folders"
 #: The folder with this tool, which the fingerprint contains.
 _OWN_FOLDER = str(Path(__file__).resolve().parents[2])
-_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 #: The path before the code of a model can change it, without the folder of the script.
 _FIRST_PATH = tuple(sys.path if sys.flags.safe_path else sys.path[1:])
 
@@ -83,16 +81,7 @@ def find_checkout(root: str) -> str:
 
 def list_package_folders() -> tuple[str, ...]:
     """Return the folders of installed packages, also those of an environment below this one."""
-    folders = [
-        *site.getsitepackages(),
-        sysconfig.get_path("purelib"),
-        sysconfig.get_path("platlib"),
-    ]
-    if site.ENABLE_USER_SITE:
-        folders.append(site.getusersitepackages())
-    # An environment adds the folder of another one by a `.pth` file with code.
-    folders += (each for each in _FIRST_PATH if Path(each).name in _PACKAGE_FOLDERS)
-    return tuple(dict.fromkeys(folders))
+    return find_package_folders(_FIRST_PATH)
 
 
 @cache

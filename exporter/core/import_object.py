@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import site
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.abc import PathEntryFinder
 from importlib.machinery import (
@@ -39,6 +40,7 @@ SEARCHED: dict[str, None] = {}
 SHADOWS = "@"
 #: The folder with the packages of many projects; it is searched if nothing else has a module.
 SOURCE_FOLDER = "src"
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 #: Functions that receive the path, the source and the code of each imported module before it runs.
 LISTENERS: list[Callable[[str, bytes, CodeType], None]] = []
 
@@ -178,8 +180,22 @@ def _is_installed(folder: str) -> bool:
 
 @cache
 def _list_installed_folders() -> tuple[Path, ...]:
-    keys = ("purelib", "platlib", "stdlib", "platstdlib")
-    return tuple({Path(sysconfig.get_path(key)).resolve() for key in keys})
+    standard = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib"))
+    return tuple({Path(each).resolve() for each in (*standard, *find_package_folders(sys.path))})
+
+
+def find_package_folders(search_path: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders of installed packages, also those of an environment below this one."""
+    folders = [
+        *site.getsitepackages(),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+    ]
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    # An environment adds the folder of another one by a `.pth` file with code.
+    folders += (each for each in search_path if Path(each).name in _PACKAGE_FOLDERS)
+    return tuple(dict.fromkeys(folders))
 
 
 #: Group of runtimes: the name is the value of `runtime` in a device table.

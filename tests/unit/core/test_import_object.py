@@ -103,3 +103,19 @@ def test_a_plugin_that_ends_the_process_is_an_error(error: BaseException) -> Non
 
     with pytest.raises(PluginError, match=rf"cannot import own:command: {type(error).__name__}"):
         load_plugin(Plugin())  # type: ignore[arg-type]
+
+
+def test_packages_of_another_environment_have_bytecode(tmp_path: Path) -> None:
+    """The code of torch is thousands of files: a worker neither compiles nor reads their blocks."""
+    shared = tmp_path / "shared/lib/site-packages"
+    for folder, name in ((shared, "installed"), (tmp_path / "own", "own")):
+        folder.mkdir(parents=True)
+        (folder / f"{name}.py").write_text("")
+    code = (
+        "from exporter.core.import_object import LISTENERS, ignore_project_bytecode;"
+        "ignore_project_bytecode();"
+        "LISTENERS.append(lambda path, *_: print(path));"
+        "import installed, own"
+    )
+    ran = run_python(tmp_path, "-c", code, PYTHONPATH=f"{shared}:{tmp_path / 'own'}:{ROOT}")
+    assert ran.stdout.split() == [str(tmp_path / "own/own.py")]
