@@ -64,13 +64,24 @@ def prove_spec(project: Project, spec: ModelSpec, starter: ProcessStarter) -> tu
     Raises:
         ExporterError: ENVIRONMENT if PyTorch or another package is missing.
     """
-    require_packages()
     with tempfile.TemporaryDirectory(prefix="exporter-verify-") as folder:
-        project = project.model_copy(update={"build": folder, "store": NO_STORE})
-        single = Manifest(project=project, models=(spec,))
-        plan = make_plan(single)
-        engine = LocalEngine(1, starter)
-        results = run_plan(single, plan, engine, BuildObserver())
+        return prove_in(folder, project, spec, starter)
+
+
+def prove_in(
+    folder: str, project: Project, spec: ModelSpec, starter: ProcessStarter
+) -> tuple[Record, ...]:
+    """Return one record for each cell of an entry, whose files and samples are in a build folder.
+
+    Raises:
+        ExporterError: ENVIRONMENT if PyTorch or another package is missing.
+    """
+    require_packages()
+    project = project.model_copy(update={"build": folder, "store": NO_STORE})
+    single = Manifest(project=project, models=(spec,))
+    plan = make_plan(single)
+    engine = LocalEngine(1, starter)
+    results = run_plan(single, plan, engine, BuildObserver())
     by_cell = results.run.by_cell()
     missing = [cell for planned in plan.cells if (cell := planned.cell) not in by_cell]
     if missing:

@@ -1,4 +1,7 @@
-"""New checks of an existing file: its records, if only promises or devices changed."""
+"""New checks of an existing file: its records, if only promises or devices changed.
+
+The samples of a file are also those of another one with the same promises.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from exporter.checks.model_file import UnreadableModel, measure_artifact, read_m
 from exporter.checks.protocol import CheckedFile, SampleCache, hash_sample
 from exporter.core.files import PROJECT_LIMIT
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
-from exporter.manifest import ModelSpec
+from exporter.manifest import Device, ModelSpec
 from exporter.manifest.resolved.model import has_steps
 from exporter.manifest.syntax.table import list_functions, select_keys
-from exporter.records.record import CellId, Record, Route, Status
+from exporter.records.record import UNPROVED_PREFIX, CellId, Record, Route, Status
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.verify.run_checks import FileProof
 
@@ -64,6 +67,64 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     return _update_records(job, opset, checked, records)
 
 
+def prove_other_file(
+    folder: Path, spec: ModelSpec, path: Path, opset: int, device: Device, known: Record | None
+) -> tuple[Record, ...]:
+    """Return the record of another file with the samples of a finished job; no model is loaded.
+
+    `folder`: That of the job in its build folder; `spec` has the names of the file.
+    `known`: The record of the job's own file on this device, with its reasons.
+
+    Returns:
+        Nothing if the verdict needs the model: a check runs it, it was not run on the samples of
+        such a file, or this file is red in another way than the job's own one, so that rounding may
+        be the reason, or the reason is not known.
+    """
+    job = JobFolder(folder)
+    reference = Reference.find(job.reference, PROJECT_LIMIT)
+    if reference is None or job.contract.exists() or _needs_model(spec, reference):
+        return ()
+    try:
+        artifact = measure_artifact(path, spec.id)
+    except (OSError, UnreadableModel, ValueError):
+        return ()
+    route = Route(exporter="file", capture="none", reason=f"the file is {path}")
+    groups = list_groups(route, artifact.operators)
+    if spec.free_axes and not set(reference.captures).issuperset(groups):
+        return ()
+    checked = CheckedFile(
+        folder=job,
+        opset=opset,
+        spec=spec.resolve_cell(opset),
+        reference=reference.select(route, artifact.operators),
+        file=path,
+    )
+    texts = [text for group in ("", *groups) for text in reference.unproved.get(group, ())]
+    notes = tuple(f"{UNPROVED_PREFIX}{text}" for text in texts)
+    proof = FileProof(spec=spec, checked=checked, route=route, artifact=artifact, notes=notes)
+    record = proof.prove(device, is_full=True)
+    if record.status is Status.PASS:
+        return (record,)
+    if known is None or _list_problems(known) != _list_problems(record):
+        return ()
+    return (record.model_copy(update={"advice": known.advice}),)
+
+
+def _list_problems(record: Record) -> tuple[object, ...]:
+    checks = [each for each in record.checks if each.status is not Status.PASS]
+    problems = [(each.check, each.status, each.message) for each in checks]
+    return (record.status, record.stage, record.check, record.message, *problems)
+
+
+def _needs_model(spec: ModelSpec, reference: Reference) -> bool:
+    """Return whether a check needs a thing that only a job with the model makes."""
+    # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
+    # Only an export records the files that a comparator of the project reads.
+    keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
+    weights = (reference.weight_inputs, reference.constant_weights)
+    return any((*keys, *weights, *list_functions(spec.outputs)))
+
+
 def _needs_export(
     spec: ModelSpec,
     opset: OpsetJob,
@@ -72,11 +133,7 @@ def _needs_export(
     records: Sequence[Record],
 ) -> bool:
     """Return whether a check needs a thing that only an export of the model makes."""
-    # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
-    # Only an export records the files that a comparator of the project reads.
-    keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
-    weights = (reference.weight_inputs, reference.constant_weights)
-    if any((*keys, *weights, *list_functions(spec.outputs))):
+    if _needs_model(spec, reference):
         return True
     # PyTorch's steps are stored only if a tolerance needs them.
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Any
 
 import click
 
-from exporter.api.finished_file import make_finished_entry, prove_spec
+from exporter.api.finished_file import make_finished_entry, prove_in, prove_spec
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import print_ignored_files
 from exporter.cli.output.terminal import choose_color, is_terminal, print_error, print_line
@@ -23,8 +24,10 @@ from exporter.commands.recording.file_changes import apply_changes
 from exporter.commands.recording.observation import Observation, merge_observations
 from exporter.commands.recording.recorder import (
     PreparedEntry,
+    ProvedEntry,
     TargetProject,
     find_builders,
+    prove_script_file,
     read_file_interface,
     record_command,
     stage_entry,
@@ -208,11 +211,13 @@ def _list_problems(
     starter: ProcessStarter,
 ) -> set[str]:
     """Print the verdicts of an entry and of the script's files; return those that are not green."""
-    records = _show(prepared, contracts, project, starter)
-    problems = {each.status.value for each in records if not each.status.is_green}
-    if len(contracts) == 1:
-        proofs = _prove_files(observation, prepared, contracts[0], records, project, starter)
-        problems |= {each.status.value for each in proofs if each.status.is_red}
+    with tempfile.TemporaryDirectory(prefix="exporter-record-") as build:
+        records = _show(prepared, contracts, project, starter, build)
+        problems = {each.status.value for each in records if not each.status.is_green}
+        if len(contracts) == 1:
+            proved = ProvedEntry(spec=contracts[0], records=records, build=Path(build))
+            proofs = _prove_files(observation, prepared, proved, project, starter)
+            problems |= {each.status.value for each in proofs if each.status.is_red}
     return problems
 
 
@@ -313,6 +318,7 @@ def _show(
     contracts: Sequence[ModelSpec],
     project: TargetProject,
     starter: ProcessStarter,
+    build: str,
 ) -> list[Record]:
     """Print the files and the verdicts of an entry; return the verdicts."""
     for change in prepared.changes:
@@ -322,7 +328,7 @@ def _show(
     for contract in contracts:
         devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
         spec = contract.model_copy(update={"devices": devices})
-        records += prove_spec(project.settings, spec, starter)
+        records += prove_in(build, project.settings, spec, starter)
     for each in records:
         _print_verdict(str(each.cell), each)
     return records
@@ -340,8 +346,7 @@ def _print_verdict(subject: str, record: Record) -> None:
 def _prove_files(
     observation: Observation,
     prepared: PreparedEntry,
-    spec: ModelSpec,
-    records: Sequence[Record],
+    entry: ProvedEntry,
     project: TargetProject,
     starter: ProcessStarter,
 ) -> Iterator[Record]:
@@ -349,7 +354,8 @@ def _prove_files(
 
     A script may edit its file after the export. Each difference from the entry is a line.
     """
-    proved = next((each.route.exporter for each in records if each.route), "")
+    spec = entry.spec
+    proved = next((each.route.exporter for each in entry.records if each.route), "")
     for path, exporter in observation.written.items():
         name = os.path.relpath(path, project.root)
         name = path if name.startswith("..") else name
@@ -369,6 +375,8 @@ def _prove_files(
         }
         renamed = spec.model_copy(update=update)
         finished = make_finished_entry(renamed, Path(path), file.opset, ("cpu",))
-        for record in prove_spec(project.settings, finished, starter):
+        # The samples of the entry are those of a file with the same weights.
+        records = () if prepared.drawn_weights else prove_script_file(finished, entry, project)
+        for record in records or prove_spec(project.settings, finished, starter):
             _print_verdict(f"{name} against {spec.id}", record)
             yield record

@@ -37,6 +37,7 @@ from exporter.manifest.syntax.python_source import find_module_file
 from exporter.pipeline.toolchain_export import run_program
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 from exporter.processes.worker_variables import make_worker_environment
+from exporter.records.record import Record
 
 T = TypeVar("T")
 
@@ -405,6 +406,44 @@ def read_file_interface(path: str, project: TargetProject) -> FileInterface:
         return call_in_child(name, {"path": path}, FileInterface, environment)
     except ChildFailure as failure:
         raise ExporterError(ExitCode.UNREADABLE, f"its reader {failure}") from failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedEntry:
+    """An entry with its verdicts, and the samples that PyTorch computed for them."""
+
+    spec: ModelSpec
+    records: Sequence[Record]
+    build: Path
+    """The build folder of the proof."""
+
+
+def prove_script_file(
+    file: ModelSpec, entry: ProvedEntry, project: TargetProject
+) -> tuple[Record, ...]:
+    """Return the verdict of a file of the script by the samples of its entry.
+
+    `file`: The entry with the file as its artifact.
+
+    Returns:
+        Nothing if the verdict needs the model; see `prove_other_file`.
+    """
+    (opset,), (device,) = file.opsets, file.devices
+    arguments = {
+        "folder": str(entry.build / entry.spec.id),
+        "spec": file,
+        "path": file.find_artifact(opset),
+        "opset": opset,
+        "device": project.settings.find_device(device),
+        "known": next((each for each in entry.records if each.cell.device == device), None),
+    }
+    environment = make_worker_environment(project.environment, project.settings.environment)
+    name = "exporter.worker.recheck:prove_other_file"
+    with suppress(ChildFailure):  # a worker finds and reports the reason
+        return call_in_child(
+            name, arguments, tuple[Record, ...], environment, seconds=_PROBE_SECONDS
+        )
+    return ()
 
 
 def find_builders(
