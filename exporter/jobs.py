@@ -282,6 +282,8 @@ class Sample(FrozenModel):
     """Positions of outputs with elements without a defined value, which are not compared."""
     begins: bool = False
     """Whether a step begins a loop, with inputs of its own."""
+    is_prompt: bool = False
+    """Whether the next token is one of the prompt, of which each step takes one."""
     captures: Items[str] = ()
     """The groups of files that are compared with it; if empty, every file is. A group is a capture
     with a condition that its sizes break, a trace with another branch there, or a sweep."""

@@ -19,6 +19,11 @@ _PAIR = {
     "decoder_ffn_dim": 32, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
     "decoder_start_token_id": 1,
 }  # fmt: skip
+_LINEAR = {
+    **_DECODER, "head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+}  # fmt: skip
 _VISION = {**_LAYERS, "intermediate_size": 32, "image_size": 16, "patch_size": 8}
 
 
@@ -84,6 +89,101 @@ def mixtral() -> transformers.PreTrainedModel:
 def mamba() -> transformers.PreTrainedModel:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
     return _build(transformers.MambaForCausalLM, **_TOKENS, **sizes)
+
+
+def mamba2() -> transformers.PreTrainedModel:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, "n_groups": 2}
+    sizes |= {"num_heads": 4, "head_dim": 8, "chunk_size": 4}
+    return _build(transformers.Mamba2ForCausalLM, **_TOKENS, **sizes)
+
+
+def falcon_mamba() -> transformers.PreTrainedModel:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
+    return _build(transformers.FalconMambaForCausalLM, **_TOKENS, **sizes)
+
+
+def lfm2() -> transformers.PreTrainedModel:
+    return _build(transformers.Lfm2ForCausalLM, **_DECODER, layer_types=["conv", "full_attention"])
+
+
+def falcon_h1() -> transformers.PreTrainedModel:
+    sizes = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4}
+    return _build(transformers.FalconH1ForCausalLM, **_DECODER, **sizes, mamba_chunk_size=4)
+
+
+def jamba() -> transformers.PreTrainedModel:
+    sizes = {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4}
+    sizes |= {"expert_layer_period": 2, "expert_layer_offset": 1, "num_experts": 4}
+    return _build(transformers.JambaForCausalLM, **_DECODER, **sizes)
+
+
+def qwen3_next() -> transformers.PreTrainedModel:
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    return _build(
+        transformers.Qwen3NextForCausalLM, **_LINEAR, **experts, shared_expert_intermediate_size=16
+    )
+
+
+def qwen3_5() -> transformers.PreTrainedModel:
+    return _build(transformers.Qwen3_5ForCausalLM, **_LINEAR)
+
+
+def olmo_hybrid() -> transformers.PreTrainedModel:
+    return _build(transformers.OlmoHybridForCausalLM, **_LINEAR | {"linear_num_value_heads": 2})
+
+
+def bamba() -> transformers.PreTrainedModel:
+    sizes = {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4, "mamba_n_groups": 2}
+    sizes |= {"mamba_chunk_size": 4}
+    return _build(transformers.BambaForCausalLM, **_DECODER, **sizes, attn_layer_indices=[1])
+
+
+def granite_hybrid() -> transformers.PreTrainedModel:
+    sizes = {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4, "mamba_n_groups": 2}
+    sizes |= {"num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 16}
+    kinds = ["mamba", "attention"]
+    return _build(
+        transformers.GraniteMoeHybridForCausalLM, **_DECODER, **sizes, mamba_chunk_size=4,
+        layer_types=kinds,
+    )  # fmt: skip
+
+
+def zamba2() -> transformers.PreTrainedModel:
+    sizes = {"mamba_d_state": 4, "n_mamba_heads": 4, "mamba_headdim": 8, "mamba_ngroups": 2}
+    return _build(
+        transformers.Zamba2ForCausalLM, **_DECODER, **sizes, chunk_size=4,
+        layers_block_type=["mamba", "hybrid"],
+    )  # fmt: skip
+
+
+def nemotron_h() -> transformers.PreTrainedModel:
+    sizes = {"mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 4, "n_groups": 2}
+    sizes |= {each: _DECODER[each] for each in _DECODER if each != "num_hidden_layers"}
+    return _build(
+        transformers.NemotronHForCausalLM, **sizes, chunk_size=4, head_dim=8,
+        layers_block_type=["mamba", "attention"],
+    )  # fmt: skip
+
+
+def recurrent_gemma() -> transformers.PreTrainedModel:
+    """Return a model that keeps its states in its modules."""
+    return _build(
+        transformers.RecurrentGemmaForCausalLM, **_DECODER, lru_width=16, attention_window_size=8,
+        block_types=["recurrent", "attention"],
+    )  # fmt: skip
+
+
+def rwkv() -> transformers.PreTrainedModel:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2}
+    return _build(transformers.RwkvForCausalLM, **_TOKENS, **sizes)
+
+
+def minimax() -> transformers.PreTrainedModel:
+    kinds = ["linear_attention", "full_attention"]
+    return _build(
+        transformers.MiniMaxForCausalLM, **_DECODER, head_dim=4, layer_types=kinds,
+        num_local_experts=4, block_size=4,
+    )  # fmt: skip
 
 
 def t5() -> transformers.PreTrainedModel:

@@ -10,10 +10,13 @@ from exporter.manifest.resolved.keys import Search
 from exporter.runtimes.session import Array
 
 
-def apply_search(search: Search, logits: Array, steps: Sequence[Mapping[str, Array]]) -> Array:
+def apply_search(
+    search: Search, logits: Array, steps: Sequence[Mapping[str, Array]], prompt: int = 1
+) -> Array:
     """Return the scores of the next token: the logits with the settings of `generate`.
 
-    `logits`: `[rows, vocabulary]`; `steps`: the inputs of the prompt and of each step so far.
+    `logits`: `[rows, vocabulary]`; `steps`: the inputs of the prompt and of each step so far;
+    `prompt`: the number of steps with tokens of the prompt.
     """
     if search == Search():
         return logits
@@ -29,6 +32,6 @@ def apply_search(search: Search, logits: Array, steps: Sequence[Mapping[str, Arr
             is_begun = (parts[:, :-1] == text[len(text) - size + 1 :]).all(1)
             row[parts[is_begun, -1]] = -np.inf
     scores[:, [*search.suppress_tokens]] = -np.inf
-    if len(steps) == 1:
+    if len(steps) == prompt:
         scores[:, [*search.begin_suppress_tokens]] = -np.inf
     return scores

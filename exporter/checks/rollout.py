@@ -75,6 +75,8 @@ class _Rollout:
     of_limit: float = 0.0
     inputs: list[Mapping[str, Array]] = field(default_factory=list)
     """PyTorch's inputs of each step of this loop."""
+    prompt: int = 1
+    """The steps of this loop with tokens of the prompt."""
     ties: int = 0
     """Steps with another token that is as good as PyTorch's."""
     selected: list[Array] = field(default_factory=list)
@@ -89,6 +91,7 @@ class _Rollout:
         spec = self.checked.spec
         states = {} if sample.begins else self.states
         self.inputs = [*([] if sample.begins else self.inputs), data.inputs]
+        self.prompt = (1 if sample.begins else self.prompt) + sample.is_prompt
         inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
         try:
             values = session.run(inputs)
@@ -98,7 +101,7 @@ class _Rollout:
             return f"the file's outputs are {', '.join(session.output_names)}"
         checked = apply_sample_noise(sample, self.checked)
         compared = compare_values(values, data, sample, checked, self.device)
-        problem = self._feed(checked, values, data, following)
+        problem = self._feed(checked, values, data, following, is_prompt=sample.is_prompt)
         for name, each in compared:
             if spec.tokens is None:
                 problem = problem or (each.problem and f"{name}: {each.problem}")
@@ -136,8 +139,13 @@ class _Rollout:
         values: Sequence[OnnxValue],
         data: SampleData,
         following: SampleData | None,
+        *,
+        is_prompt: bool,
     ) -> str:
-        """Set the inputs of the next step; return a problem if the file selects another token."""
+        """Set the inputs of the next step; return a problem if the file selects another token.
+
+        `is_prompt`: Whether the next token is one of the prompt, so that no token is selected.
+        """
         self.states = {}
         items = {item.name: item for item in checked.spec.inputs}
         feeds = checked.spec.rollout.feeds if checked.spec.rollout else {}
@@ -154,7 +162,7 @@ class _Rollout:
             if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
                 value, expected = value[:, -1:], expected[:, -1:]
             compared = ComparedOutput(checked, index, self.device, False)
-            if problem := self._select(value, expected, compared):
+            if not is_prompt and (problem := self._select(value, expected, compared)):
                 return problem
             if following is not None:
                 self.states[target] = following.inputs[target]
@@ -169,7 +177,7 @@ class _Rollout:
         scores, expected_scores = logits, expected
         if generate := checked_output.checked.spec.generate:
             scores, expected_scores = (
-                apply_search(generate.search, each[:, -1], self.inputs)[:, None]
+                apply_search(generate.search, each[:, -1], self.inputs, self.prompt)[:, None]
                 for each in (logits, expected)
             )
         tokens, right = scores.argmax(-1), expected_scores.argmax(-1)

@@ -30,6 +30,15 @@ def llama():
     return scale(transformers.LlamaForCausalLM(config))
 
 
+def lfm2():
+    config = transformers.Lfm2Config(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        layer_types=["conv", "full_attention"],
+    )
+    return scale(transformers.Lfm2ForCausalLM(config))
+
+
 def bert():
     config = transformers.BertConfig(
         vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -86,6 +95,24 @@ assert np.array_equal(actual, run(ids, mask)[:, : actual.shape[1]])
 """
 
 
+#: Compares generate.py, which reads prompts token by token, with PyTorch.
+STATES = """
+import sys
+sys.path[:0] = ["{nets}", "{folder}"]
+import numpy as np
+import torch
+import generate
+import nets
+
+torch.manual_seed(0)
+model = nets.lfm2().eval()
+ids = np.random.default_rng(0).integers(3, 64, (3, 9))
+expected = model.generate(
+    torch.tensor(ids), max_new_tokens=24, do_sample=False, eos_token_id=None
+)[:, 9:].numpy()
+actual = generate.generate(ids, 24)
+assert np.array_equal(actual, expected[:, : actual.shape[1]])
+"""
 BART = "bart-for-conditional-generation"
 #: Compares generate.py, which runs both files, with PyTorch.
 PAIR = """
@@ -124,10 +151,11 @@ def project(tmp_path: Path) -> Path:
     entries = re.findall(r"```toml\n(.*?)```", read_section(), re.DOTALL)
     passes = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
     write_project(tmp_path, {"nets.py": NETS, "passes.py": passes})
-    entry, interface, variant, _ = entries  # the loop of Mamba has its own test
+    entry, interface, variant, states = entries
     entry += 'measure = ["latency"]\n'
     (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{variant}")
     (tmp_path / "manifests/llama.interface.toml").write_text(interface)
+    (tmp_path / "states.toml").write_text(states)
     return tmp_path
 
 
@@ -194,6 +222,28 @@ def test_add_writes_an_encoder_and_a_decoder_of_a_folder(project: Path) -> None:
     assert (folder / "config.json").read_bytes() == (project / "bart/config.json").read_bytes()
     assert not (folder / "genai_config.json").exists()
     program = PAIR.format(source=project / "bart", folder=folder)
+    command = [sys.executable, "-c", program]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_add_writes_a_decoder_of_one_token_with_its_states(project: Path) -> None:
+    if find_spec("transformers") is None:
+        pytest.skip("transformers is not installed; see `zoo` of benchmarks/noxfile.py")
+    for path in (project / "manifests").glob("*.toml"):
+        path.unlink()
+    added = run_exporter(project, "add", "manifests/nets.py:lfm2", "--yes")
+    assert "lfm2/18/cpu: pass" in added.stdout, added.stdout + added.stderr
+    written = (project / "manifests/lfm2.interface.toml").read_text()
+    assert written == (project / "states.toml").read_text()
+    assert run_exporter(project, "export").returncode == 0
+    run_exporter(project, "publish", "dist", "--initial", code=0)
+    verified = run_exporter(project, "verify", "dist")
+    assert "1 verdict: 1 proved, 0 red" in verified.stdout, verified.stdout
+    folder = project / "dist/lfm2/18"
+    assert not (folder / "genai_config.json").exists()
+    assert "no proved loop for a file that takes one token" in (folder / "README.md").read_text()
+    program = STATES.format(nets=project / "manifests", folder=folder)
     command = [sys.executable, "-c", program]
     checked = subprocess.run(command, check=False, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import AbstractContextManager, nullcontext
 from itertools import compress
 from types import SimpleNamespace
@@ -24,8 +25,16 @@ class Layer:
         self.keys, self.values = keys, values
 
 
+class StateLayer:
+    """States that each token replaces, as in Mamba; one of each in a dict, as in the package."""
+
+    def __init__(self, rows: int) -> None:
+        self.conv_states = {0: torch.zeros(rows, 16, 3)}
+        self.recurrent_states = {0: torch.zeros(rows, 16, 4)}
+
+
 class Cache:
-    def __init__(self, layers: list[Layer]) -> None:
+    def __init__(self, layers: list[Any]) -> None:
         self.layers = layers
 
 
@@ -60,21 +69,11 @@ class PreTrainedModel(nn.Module):
         **states: Cache,
     ) -> dict[str, Any]:
         assert {*states} <= {CACHE}
-        hidden, layers = self.tokens(input_ids) + self.positions(position_ids), []
-        for index, part in enumerate(self.parts):
-            query, keys, values = (
-                each.unflatten(-1, (2, 8)).transpose(1, 2) for each in part(hidden).chunk(3, -1)
-            )
-            if states:
-                past = states[CACHE].layers[index]
-                keys, values = torch.cat([past.keys, keys], 2), torch.cat([past.values, values], 2)
-            layers.append(Layer(keys, values))
-            shape = (query.shape[2], keys.shape[2])
-            mask = torch.ones(shape, dtype=torch.bool).tril(keys.shape[2] - query.shape[2])
-            if attention_mask is not None:
-                mask = mask & attention_mask[:, None, None].bool()
-            scores = (query @ keys.mT).masked_fill(~mask, -1e9).softmax(-1) @ values
-            hidden = hidden + scores.transpose(1, 2).flatten(2)
+        hidden, layers = self.tokens(input_ids) + self.positions(position_ids), list[Layer]()
+        for index in range(len(self.parts)):
+            past = states[CACHE].layers[index] if states else None
+            result, layer = self.run_attention(index, hidden, past, attention_mask)
+            hidden, layers = hidden + result, [*layers, layer]
         return {"logits": hidden @ self.tokens.weight.T, CACHE: Cache(layers)}
 
     def run_greedily(
@@ -89,12 +88,28 @@ class PreTrainedModel(nn.Module):
             calls.append({"input_ids": ids, "position_ids": positions})
             calls[-1] |= {} if mask.all() else {"attention_mask": mask}
             calls[-1] |= {CACHE: cache} if cache else {}
-            returned = self(**calls[-1])
+            returned = self(**copy.deepcopy(calls[-1]))
             cache, mask = returned[CACHE], nn.functional.pad(mask, (0, 1), value=1)
             logits.append(returned["logits"][:, -1])
             ids = self.choose_tokens(logits[-1], texts, mask[:, :-1], is_first=len(logits) == 1)
             texts = torch.cat([texts, ids], 1)
         return calls, logits
+
+    def run_attention(
+        self, index: int, hidden: Tensor, past: Layer | None, mask: Tensor | None
+    ) -> tuple[Tensor, Layer]:
+        query, keys, values = (
+            each.unflatten(-1, (2, 8)).transpose(1, 2)
+            for each in self.parts[index](hidden).chunk(3, -1)
+        )
+        if past:
+            keys, values = torch.cat([past.keys, keys], 2), torch.cat([past.values, values], 2)
+        shape = (query.shape[2], keys.shape[2])
+        allowed = torch.ones(shape, dtype=torch.bool).tril(keys.shape[2] - query.shape[2])
+        if mask is not None:
+            allowed = allowed & mask[:, None, None].bool()
+        scores = (query @ keys.mT).masked_fill(~allowed, -1e9).softmax(-1) @ values
+        return scores.transpose(1, 2).flatten(2), Layer(keys, values)
 
     def choose_tokens(
         self, logits: Tensor, texts: Tensor, mask: Tensor, *, is_first: bool
@@ -122,6 +137,59 @@ class PreTrainedModel(nn.Module):
         calls, logits = self.run_greedily(input_ids, max_new_tokens + 1, attention_mask)
         tokens = [call["input_ids"] for call in calls]
         return SimpleNamespace(logits=logits[:-1], sequences=torch.cat(tokens, 1))
+
+
+class Hybrid(PreTrainedModel):
+    """Two layers with states around one of attention; the calls change states in place.
+
+    `kind`: A mistake of a call with states: `stale`, `shifted`, or a start that is not zeros.
+    """
+
+    kind = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(2, 16, 3))
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        **states: Cache,
+    ) -> dict[str, Any]:
+        rows = len(input_ids)
+        layers = states[CACHE].layers if states else [StateLayer(rows), None, StateLayer(rows)]
+        if self.kind == "start" and not states:
+            layers[0].recurrent_states[0] += 1
+        hidden = self.tokens(input_ids)
+        if position_ids is not None:
+            hidden = hidden + self.positions(position_ids)
+        for index in (0, 2):
+            parts = [
+                self.add_token(index, layers[index], each, is_single=bool(states))
+                for each in hidden.split(1, 1)
+            ]
+            hidden = hidden + torch.cat(parts, 1)
+            if index == 0:
+                result, layers[1] = self.run_attention(0, hidden, layers[1], attention_mask)
+                hidden = hidden + result
+        return {"logits": hidden @ self.tokens.weight.T, CACHE: Cache(layers)}
+
+    def add_token(
+        self, index: int, layer: StateLayer, hidden: Tensor, *, is_single: bool
+    ) -> Tensor:
+        conv, recurrent = layer.conv_states[0], layer.recurrent_states[0]
+        parts = [conv[..., 1:], hidden.mT]
+        if self.kind == "shifted" and is_single:
+            parts = [hidden.mT, conv[..., :-1]]
+        shifted = torch.cat(parts, -1)
+        mixed = (shifted * self.kernel[index // 2]).sum(-1, keepdim=True)
+        following = recurrent * 0.5 + mixed * torch.arange(1, 5) / 4
+        if not (self.kind == "stale" and is_single):
+            conv.copy_(shifted)
+            recurrent.copy_(following)
+        return following.sum(-1)[:, None].tanh()
 
 
 # The functions of the module `exporters.utils`.

@@ -467,10 +467,12 @@ def list_hints(specs: Iterable[ModelSpec]) -> Iterator[str]:
 def list_missing_in_genai(spec: ModelSpec) -> tuple[str, ...]:
     """Return what ONNX Runtime GenAI lacks for a decoder with the tokens of `generate`."""
     is_pair = any(".encoder." in item.name for item in spec.inputs)
+    is_single = any(item.name == "input_ids" and item.shape[1] == 1 for item in spec.inputs)
     search = spec.generate.search if spec.generate else Search()
     names = ("suppress_tokens", "begin_suppress_tokens")
     settings = (name for name in names if getattr(search, name))
-    return (*(("the cache of an encoder",) if is_pair else ()), *settings)
+    loop = ("proved loop for a file that takes one token",) if is_single else ()
+    return (*(("the cache of an encoder",) if is_pair else ()), *loop, *settings)
 
 
 def read_contract(folder: Path) -> ModelSpec:

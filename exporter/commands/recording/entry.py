@@ -120,8 +120,11 @@ def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) 
     lines = [f"# The inputs and outputs of {name_part(id, part)}: {text}.", "", f"[{part}]"]
     for key in ("inputs", "outputs"):
         lines += [f"{key} = [", *_format_tensors(measured["parts"][part][key], measured), "]"]
-    axes = "past = { min = 0 }", 'total = { sum = ["past", "length"] }'
-    return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if part == DECODER else ()), ""])
+    dims = {dim for each in measured["parts"][part]["inputs"] for dim in each["shape"]}
+    length = '"length"' if "length" in dims else "1"
+    axes = "past = { min = 0 }", f'total = {{ sum = ["past", {length}] }}'
+    has_axes = part == DECODER and "past" in dims
+    return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if has_axes else ()), ""])
 
 
 def _format_tensors(
@@ -130,7 +133,11 @@ def _format_tensors(
     forms: dict[str, list[Mapping[str, Any]]] = {}
     for tensor in tensors:
         forms.setdefault(_LAYER.sub(".{layer}.", tensor["name"]), []).append(tensor)
-    is_equal = all(len({(t["dtype"], *t["shape"]) for t in group}) == 1 for group in forms.values())
+    is_equal = all(
+        len({(t["dtype"], *t["shape"]) for t in group}) == 1
+        and ("{" not in name or name.format(layer=len(group) - 1) in {t["name"] for t in group})
+        for name, group in forms.items()
+    )
     groups = forms if is_equal else {tensor["name"]: [tensor] for tensor in tensors}
     for name, group in groups.items():
         first, dtype = group[0], group[0]["dtype"]

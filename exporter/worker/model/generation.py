@@ -32,10 +32,12 @@ _CACHE_NAMES = ("cache", "past_key_values")
 #: A tensor of a layer of the cache, and the kinds that are inputs: others are scalars of a window.
 _LAYER = re.compile(
     rf"(?:input\.|output\.)?(?:{'|'.join(_CACHE_NAMES)})"
-    r"\.(\w+_attention_cache\.)?layers\.(\d+)\.(\w+)"
+    r"\.(\w+_attention_cache\.)?layers\.(\d+)\.(\w+?)(?:\.(\d+))?"
 )
 _ATTENTIONS = {"self_attention_cache.": "decoder.", "cross_attention_cache.": "encoder."}
 _KINDS = {"keys": "key", "values": "value"}
+#: States that each token replaces, such as those of Mamba: a file with them takes one token.
+_STATES = {"conv_states": "conv_state", "recurrent_states": "recurrent_state"}
 #: The names in the contract of a decoder with an encoder.
 _NAMES_OF_PAIR = {"decoder_input_ids": "input_ids", "attention_mask": "encoder_attention_mask"}
 #: The shape of a declared tensor in an entry's key `dynamic_shapes` of the exporter.
@@ -51,6 +53,8 @@ class Loop:
     """The inputs of the first step, by the names of the contract."""
     request: Mapping[str, Any]
     """The arguments of `generate` for the same tokens; empty for a loop of another model."""
+    tokens: tuple[torch.Tensor, ...] = ()
+    """The tokens of the prompt after the first one, if each step takes one token."""
 
 
 @contextmanager
@@ -103,9 +107,10 @@ class GeneratorPart(torch.nn.Module):
         inputs, outputs = _utils().disambiguate_io_names([*leaves], [*returned])
         self.leaves = dict(zip(inputs, leaves.values(), strict=True))
         """Every tensor of the call in the order of the exporter, also those that are no inputs."""
-        self.input_names = {name: self._rename(name, "past_key_values") for name in inputs}
+        self.input_names = self._rename(self.leaves, "past_key_values")
         """The name in the interface of each tensor of the call; "" for a constant."""
-        self.output_names = {name: self._rename(name, "present") for name in outputs}
+        named = dict(zip(outputs, returned.values(), strict=True))
+        self.output_names = self._rename(named, "present")
         pairs = zip(self.input_names.values(), self.leaves.values(), strict=True)
         self.inputs = {name: each for name, each in pairs if name}
         pairs = zip(self.output_names.values(), returned.values(), strict=True)
@@ -122,24 +127,31 @@ class GeneratorPart(torch.nn.Module):
         pairs = zip(self.output_names.values(), _name_tensors(returned).values(), strict=True)
         return {name: each for name, each in pairs if name}
 
-    def _rename(self, name: str, prefix: str) -> str:
+    def _rename(self, tensors: Tensors, prefix: str) -> dict[str, str]:
         """Return `past_key_values.0.key` for a tensor of a cache, "" for a scalar of it."""
-        if layer := _LAYER.fullmatch(name):
-            kind = _KINDS.get(layer[3])
-            return f"{prefix}.{layer[2]}.{_ATTENTIONS.get(layer[1], '')}{kind}" if kind else ""
         is_pair = isinstance(self.part, _DecoderOfPair)
-        return _NAMES_OF_PAIR.get(name, name) if is_pair else name
+        names = {name: _NAMES_OF_PAIR.get(name, name) if is_pair else name for name in tensors}
+        for name, layer in zip(tensors, map(_LAYER.fullmatch, tensors), strict=True):
+            if layer and (kind := {**_KINDS, **_STATES}.get(layer[3])):
+                number = f"_{layer[4]}" if int(layer[4] or 0) else ""  # of several in a layer
+                attention = _ATTENTIONS.get(layer[1], "")
+                names[name] = f"{prefix}.{layer[2]}.{attention}{kind}{number}"
+            elif layer and not tensors[name].ndim:
+                names[name] = ""
+        return names
 
     def fill_call(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Return a copy of the recorded call with other tensors."""
-        memo: dict[int, Any] = {id(self.inputs[name]): each for name, each in tensors.items()}
+        copies = {name: each.clone() for name, each in tensors.items()}  # a call may change states
+        memo: dict[int, Any] = {id(self.inputs[name]): each for name, each in copies.items()}
         filled: dict[str, Any] = copy.deepcopy(self.call, memo)
         return filled
 
     def list_loops(self, spec: ModelSpec) -> Iterator[Loop]:
         """Yield a loop for each prompt, with an empty cache."""
         with use_seed(spec.seed), torch.no_grad():
-            for prompt in _draw_prompts(*self.generator):
+            is_single = _has_states(self.call)
+            for prompt in _draw_prompts(*self.generator, is_single=is_single):
                 rows, length = (*prompt.values(),)[0].shape[:2]
                 parts = _decompose(*self.generator, prompt)
                 (_, first), (_, second) = parts["prefill"], parts["decode"]
@@ -147,11 +159,19 @@ class GeneratorPart(torch.nn.Module):
                 cache = _find_cache(second)
                 call = {**second, **first, **masks, cache: second[cache]}
                 tensors = _name_tensors(call)
-                given = {self._rename(name, "past_key_values"): t for name, t in tensors.items()}
+                renamed = self._rename(tensors, "past_key_values")
+                given = {renamed[name]: each for name, each in tensors.items()}
                 inputs = {item.name: given[item.name] for item in spec.inputs}
                 caches = [item.name for item in spec.inputs if "past" in item.shape]
                 inputs |= {name: inputs[name][:, :, :0] for name in caches}
-                yield Loop(f"prompt {rows} x {length}, ", inputs, prompt)
+                following: tuple[torch.Tensor, ...] = ()
+                if is_single:
+                    others = [name for name in inputs if name not in caches and "." in name]
+                    inputs |= {name: torch.zeros_like(inputs[name]) for name in others}
+                    following = tuple(prompt["input_ids"][:, 1:, None].unbind(1))
+                    tokens = [name for name in inputs if "." not in name]
+                    inputs |= {name: inputs[name][:, :1] for name in tokens}
+                yield Loop(f"prompt {rows} x {length}, ", inputs, prompt, following)
 
     def generate_tokens(
         self, request: Mapping[str, Any], steps: int
@@ -169,6 +189,14 @@ class GeneratorPart(torch.nn.Module):
         tokens = generated.sequences[:, -len(generated.logits) :]
         return tuple(generated.logits), tokens.split(1, dim=1)
 
+    def double(self) -> GeneratorPart:
+        """Return this part in float64, which torch's grouped products of experts do not have."""
+        can_select: Any = getattr(self.part, "_can_set_experts_implementation", None)
+        if can_select and can_select():
+            select: Any = self.part.set_experts_implementation
+            select("batched_mm")
+        return super().double()
+
     def _run(self, call: dict[str, Any]) -> Any:
         with _utils().apply_patches("dynamo"):  # a sliding window keeps all tokens, as in the file
             return self.part(**call, **self.flags)
@@ -182,6 +210,12 @@ def _name_tensors(value: Any) -> dict[str, torch.Tensor]:
     """Return the tensors by their path: `cache.layers.0.keys`."""
     named: dict[str, torch.Tensor] = _utils().get_leaf_tensors(value)
     return named
+
+
+def _has_states(call: Mapping[str, Any]) -> bool:
+    """Return whether a call has states that each token replaces."""
+    layers = map(_LAYER.fullmatch, _name_tensors(call))
+    return any(layer is not None and layer[3] in _STATES for layer in layers)
 
 
 def _find_cache(values: Mapping[str, Any]) -> str:
@@ -297,7 +331,7 @@ def convert_part(model: Any, spec: ModelSpec, inputs: Tensors, opset: int) -> ir
             opset_version=opset,
             optimize=spec.options.get("optimize", True),
         )
-        call = model.fill_call({name: each.clone() for name, each in inputs.items()})
+        call = model.fill_call(inputs)
         graph: ir.Model
         graph, _ = exporters.OnnxExporter().export_program(model.part, call | model.flags, config)
         _rename_values(graph.graph, model)
@@ -366,13 +400,17 @@ def _build_part(
 ) -> GeneratorPart:
     """Return a part of a model that generates, with the call for a prompt.
 
-    With `is_long`, the call of a decoder has two tokens, so that their number can vary.
+    With `is_long`, the call of a decoder has two tokens, so that their number can vary. A decoder
+    with states has one token, and no padding: PyTorch applies a mask to a whole prompt only.
 
     Raises:
         Failure: Stage `source`, if the encoder gives other keys or values than `generate` has.
     """
     is_pair = model.config.is_encoder_decoder
     parts = _decompose(model, prompt, multi_token_decode=is_long and not is_pair)
+    if not is_pair and _has_states(parts["decode"][1]):
+        mask = torch.ones_like(prompt["attention_mask"])
+        parts = _decompose(model, prompt | {"attention_mask": mask})
     module, call = parts["decode"][0], dict(parts["decode"][1])
     if is_pair:
         module, cache = _DecoderOfPair(model), _find_cache(call)
@@ -390,7 +428,18 @@ def _build_part(
                     message = f"`generate` has another {each} than the encoder of its inputs"
                     raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     module, call, flags = _utils().prepare_for_export(module, call)
-    return GeneratorPart(module, call, flags, model)
+    part = GeneratorPart(module, call, flags, model)
+    if "position_ids" in part.inputs and _ignores_positions(part):
+        del call["position_ids"]
+        part = GeneratorPart(module, call, flags, model)
+    return part
+
+
+def _ignores_positions(part: GeneratorPart) -> bool:
+    """Return whether other positions give the same outputs, as in Jamba."""
+    others = {"position_ids": torch.zeros_like(part.inputs["position_ids"])}
+    returned = part(*(part.inputs | others).values())
+    return all(torch.equal(returned[name], each) for name, each in part.outputs.items())
 
 
 def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str, Any]:
@@ -423,15 +472,16 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
                 key: [_describe(n, [getattr(m, key)[n] for m in modules]) for n in first]
                 for key, first in (("inputs", modules[0].inputs), ("outputs", modules[0].outputs))
             }
+            if _has_states(modules[0].call):
+                for each in parts[name]["outputs"]:
+                    each["shape"] = ["total" if d == "past" else d for d in each["shape"]]
     config = model.config.get_text_config()
     states = [each["name"] for each in parts[DECODER]["inputs"] if "." in each["name"]]
     others = [name for name in states if not name.startswith("past_key_values.")]
     if others or not states:
-        text = (
-            f"`generate`: {type(model).__name__} has {join_names(others) or 'no states'}; only a "
-        )
-        text += "cache of keys and values is known; write a module with its states as inputs and "
-        text += "outputs, and an entry for it"
+        text = f"`generate`: {type(model).__name__} has {join_names(others) or 'no states'}; known "
+        text += f"are the {join_names([*_KINDS, *_STATES], 9)} of a cache; write a module with its "
+        text += "states as inputs and outputs, and an entry for it"
         raise Failure(Stage.SOURCE, text, status=Status.FAIL)
     usual = getattr(config, "max_position_embeddings", None)
     return {
@@ -539,15 +589,18 @@ def _require_generator(model: Any) -> Any:
     return model
 
 
-def _draw_prompts(model: Any) -> Iterator[dict[str, torch.Tensor]]:
+def _draw_prompts(model: Any, *, is_single: bool) -> Iterator[dict[str, torch.Tensor]]:
     """Yield prompts of random tokens, without those for padding and the end.
 
     Two rows of which one has padding, one token, three rows, and a row that is longer than a
     sliding window. Three rows for an encoder-decoder also have first tokens for the decoder.
+
+    `is_single`: Whether each step takes one token; then no row has padding.
     """
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for rows, length in ((2, 5), (1, 1), (3, 9), *(((1, window + 3),) if window else ())):
-        prompt = _draw_prompt(model, rows, length, length, padding=2 if rows == 2 else 0)
+        padding = 2 if rows == 2 and not is_single else 0
+        prompt = _draw_prompt(model, rows, length, length, padding)
         yield prompt if rows == 3 else {n: prompt[n] for n in prompt if n != "decoder_input_ids"}
 
 

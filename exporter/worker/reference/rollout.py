@@ -70,28 +70,27 @@ def compute_reference(
     feeds = spec.rollout.feeds if spec.rollout else {}
     for loop in loops:
         steps = _count_steps(spec, loop)
-        generated: tuple[torch.Tensor, ...] = ()
-        tokens: tuple[torch.Tensor, ...] = ()
-        if isinstance(model, GeneratorPart) and loop.request and steps:
-            generated, tokens = model.generate_tokens(loop.request, steps)
+        generated, tokens = _generate(model, loop, steps)
         has_settings = bool(tokens) and search != Search()
         inputs, calls = loop.inputs, list[dict[str, Array]]()
         wide_inputs = dict(inputs)
         for number in range(steps):
             index = len(samples)
             outputs = _run_step(model, spec, inputs, index)
-            outputs = require_loop(spec, number, outputs, returned[number])
+            outputs = require_loop(spec, number, outputs, {} if generated else returned[number])
             exact = run_in_float64(wide_model, spec, wide_inputs)
             sample = _write_step(job_folder, index, spec, inputs, outputs, exact)
             name = f"{loop.name}step {index + 1}"
-            samples.append(sample.model_copy(update={"name": name, "begins": number == 0}))
-            if generated:
+            is_prompt = number < len(loop.tokens)
+            facts = {"name": name, "begins": number == 0, "is_prompt": is_prompt}
+            samples.append(sample.model_copy(update=facts))
+            calls.append({each: to_numpy(inputs[each]) for each in inputs if has_settings})
+            if generated and not is_prompt:
                 outputs = _require_generated(spec, name, outputs, generated[number])
-            if has_settings:
-                calls.append({each: to_numpy(inputs[each]) for each in inputs})
-                _require_tokens(search, name, generated[number], tokens[number], calls)
+                prompt = 1 + len(loop.tokens)
+                _require_tokens(search, name, generated[number], tokens[number], calls, prompt)
             following = advance_inputs(spec, inputs, outputs)
-            if has_settings and "input_ids" in feeds.values():
+            if is_prompt or (has_settings and "input_ids" in feeds.values()):
                 following["input_ids"] = tokens[number]
             following = place_constants(spec, constants, number + 1, following)
             # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
@@ -107,11 +106,25 @@ def compute_reference(
     return tuple(samples)
 
 
+def _generate(
+    model: Model, loop: Loop, steps: int
+) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """Return the logits and the next token of each step of `generate`; none of another model.
+
+    Steps that read the prompt have the tokens of the prompt, and no logits.
+    """
+    if not (isinstance(model, GeneratorPart) and loop.request and steps):
+        return (), ()
+    logits, tokens = model.generate_tokens(loop.request, steps - len(loop.tokens))
+    return (torch.empty(0),) * len(loop.tokens) + logits, loop.tokens + tokens
+
+
 def _count_steps(spec: ModelSpec, loop: Loop) -> int:
     """Return the steps of a loop that the sizes of the axes allow; 0 if its prompt is none."""
     steps = spec.rollout.steps if spec.rollout else 0
     if not loop.name:
         return steps
+    steps += len(loop.tokens)
     pairs = [(each.shape, loop.inputs[each.name].shape) for each in spec.inputs]
     dims = [pair for shapes in pairs for pair in zip(*shapes, strict=True)]
     sizes = spec.complete_sizes({dim: size for dim, size in dims if isinstance(dim, str)})
@@ -122,7 +135,7 @@ def _count_steps(spec: ModelSpec, loop: Loop) -> int:
             return 0
         if axis.rule and axis.max is not None:  # the total grows by a token in each step
             steps = min(steps, axis.max - size + 1)
-    return steps
+    return steps if steps > len(loop.tokens) else 0
 
 
 def _run_step(model: Model, spec: ModelSpec, inputs: Tensors, index: int) -> Outputs:
@@ -202,10 +215,13 @@ def _require_tokens(
     logits: torch.Tensor,
     tokens: torch.Tensor,
     steps: Sequence[Mapping[str, Array]],
+    prompt: int,
 ) -> None:
-    """Fail if `generate` has another token than a loop with the settings of the entry."""
+    """Fail if `generate` has another token than a loop with the settings of the entry, if any."""
+    if search == Search():
+        return
     values = to_numpy(logits)
-    scores = apply_search(search, values, steps)
+    scores = apply_search(search, values, steps, prompt)
     chosen = scores.argmax(-1)
     margins = scores.max(-1) - np.take_along_axis(scores, to_numpy(tokens), -1)[:, 0]
     if (margins > 1e-6 * np.abs(values).max()).any():

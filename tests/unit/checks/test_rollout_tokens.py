@@ -35,7 +35,7 @@ def test_a_wrong_token_is_described(
     context: Any = SimpleNamespace(spec=spec)
     data: Any = SimpleNamespace(outputs=[np.array([[0.0, 3.0, 1.0]])])
     values: Any = [np.array([logits])]
-    found = check._Rollout(context, "cpu")._feed(context, values, data, None)
+    found = check._Rollout(context, "cpu")._feed(context, values, data, None, is_prompt=False)
     assert found.startswith(problem)
     assert bool(found) is bool(problem)
 

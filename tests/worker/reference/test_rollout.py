@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ import torch
 
 from exporter.checks.protocol import CheckedFile
 from exporter.checks.rollout import check_rollout
+from exporter.commands.publish.published_folder import list_missing_in_genai
 from exporter.commands.recording.entry import format_generator, format_interface
 from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, load_project
-from exporter.manifest.resolved.keys import Generate
+from exporter.manifest.resolved.keys import Generate, Search
 from exporter.records.record import Status
 from exporter.report.pages.templates import render
 from exporter.worker.model import generation
@@ -32,7 +34,7 @@ from tests.traps.prove import export
 from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract
-from tests.worker.tiny_transformers import PreTrainedModel
+from tests.worker.tiny_transformers import Hybrid, PreTrainedModel
 
 SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
 RED = r"^rollout: prompt 2 x 5, step \d has other logits than `generate`, .*; correct `feeds`$"
@@ -56,9 +58,9 @@ def test_a_model_that_generates_needs_the_key(tmp_path: Path) -> None:
         compute_reference(wrapper, spec, {}, JobFolder(tmp_path), tmp_path)
 
 
-def load_decoder(folder: Path) -> ModelSpec:
+def load_decoder(folder: Path, source: PreTrainedModel | None = None) -> ModelSpec:
     """Return the spec that `exporter add` writes for the model."""
-    measured = measure_interface(PreTrainedModel(), SPEC)
+    measured = measure_interface(source or PreTrainedModel(), SPEC)
     files = {
         "manifests/nets.py": "def net(): ...\n",
         "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
@@ -119,25 +121,13 @@ def test_a_model_with_pictures_names_its_parts(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.message == message
 
 
-@pytest.mark.parametrize("is_hybrid", [True, False])
-def test_a_model_with_other_states_is_named(
-    monkeypatch: pytest.MonkeyPatch, cache: str, *, is_hybrid: bool
-) -> None:
+def test_a_model_with_other_states_is_named(monkeypatch: pytest.MonkeyPatch, cache: str) -> None:
     def keep(layer: tiny_transformers.Layer, keys: torch.Tensor, values: torch.Tensor) -> None:
-        others = {"keys": keys, "values": values} if is_hybrid else {}
-        vars(layer).update(others, conv_states=[keys[:, 0, :1]])
-
-    def run(model: PreTrainedModel, input_ids: torch.Tensor, **_: object) -> dict[str, object]:
-        layers = [tiny_transformers.Layer(*torch.zeros(2, 2, 2, 5, 8)) for _ in range(2)]
-        return {
-            "logits": torch.zeros(len(input_ids), 5, 64),
-            cache: tiny_transformers.Cache(layers),
-        }
+        vars(layer).update(keys=keys, values=values, indexer_keys=keys[:, 0, :1])
 
     monkeypatch.setattr(tiny_transformers.Layer, "__init__", keep)
-    monkeypatch.setattr(PreTrainedModel, "forward", run)
-    message = rf"`generate`: PreTrainedModel has input\.{cache}\.layers\.0\.conv_states\.0, .*"
-    with pytest.raises(Failure, match=f"{message}; only a cache of keys and values is known"):
+    message = rf"`generate`: PreTrainedModel has input\.{cache}\.layers\.0\.indexer_keys, .*"
+    with pytest.raises(Failure, match=f"{message}; known are the keys, values, "):
         measure_interface(PreTrainedModel(), SPEC)
 
 
@@ -358,17 +348,17 @@ def test_a_setting_with_another_meaning_than_in_the_loop_is_red(
         compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_published_loop_has_the_tokens_of_generate(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
-    spec, source = load_searcher(tmp_path, SETTINGS[name])
-    assert spec.generate is not None
-    model = select_part(source, spec, spec.generate)
+def run_published_loop(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    spec: ModelSpec,
+    model: generation.GeneratorPart,
+) -> dict[str, Any]:
+    """Return the functions of `generate.py`, which runs PyTorch's model."""
 
     class Session:
         def __init__(self, path: Path) -> None:
-            assert path == tmp_path / "model.onnx"
+            assert path == folder / "model.onnx"
 
         def get_inputs(self) -> list[SimpleNamespace]:
             kind = "tensor(float)"
@@ -382,13 +372,24 @@ def test_the_published_loop_has_the_tokens_of_generate(
                 outputs = model(*(torch.tensor(values[item.name]) for item in spec.inputs))
             return [outputs[item.name].numpy() for item in spec.outputs]
 
-    for file in ("genai_config.json", "generate.py"):
-        (tmp_path / file).write_text(render(file, tmp_path, spec=spec))
-    (tmp_path / "contract.json").write_text(spec.to_json())
+    (folder / "generate.py").write_text(render("generate.py", folder, spec=spec))
+    (folder / "contract.json").write_text(spec.to_json())
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
+    return runpy.run_path(str(folder / "generate.py"))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_published_loop_has_the_tokens_of_generate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    spec, source = load_searcher(tmp_path, SETTINGS[name])
+    assert spec.generate is not None
+    model = select_part(source, spec, spec.generate)
+
+    namespace = run_published_loop(monkeypatch, tmp_path, spec, model)
+    (tmp_path / "genai_config.json").write_text(render("genai_config.json", tmp_path, spec=spec))
     config = json.loads((tmp_path / "genai_config.json").read_text())
     assert (config["model"]["pad_token_id"], config["model"]["context_length"]) == (0, 64)
-    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
-    namespace = runpy.run_path(str(tmp_path / "generate.py"))
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     ids = torch.tensor([[9, 9, 3, 4, 5], [6, 7, 8, 9, 10]])
     with torch.no_grad():
@@ -397,3 +398,140 @@ def test_the_published_loop_has_the_tokens_of_generate(
     assert np.array_equal(namespace["generate"](ids.numpy(), 9, mask.numpy()), tokens)
     greedy = np.stack([each.argmax(-1).numpy() for each in expected.logits], 1)
     assert np.array_equal(tokens, greedy) is (name == "none"), "no setting has an effect"
+
+
+def load_hybrid(folder: Path, kind: str = "") -> tuple[ModelSpec, generation.GeneratorPart]:
+    """Return the entry that `exporter add` writes for a model with states, and its part."""
+    torch.manual_seed(0)
+    source = Hybrid()
+    spec = load_decoder(folder, source)
+    source.kind = kind
+    assert spec.rollout is not None
+    rollout = spec.rollout.model_copy(update={"steps": 6})
+    spec = spec.model_copy(update={"rollout": rollout})
+    return spec, select_part(source, spec, Generate())
+
+
+def test_the_interface_of_a_model_with_states_takes_one_token(tmp_path: Path) -> None:
+    spec, _ = load_hybrid(tmp_path)
+    shapes = {item.name: item.shape for item in (*spec.inputs, *spec.outputs)}
+    assert shapes["input_ids"] == shapes["position_ids"] == ("batch", 1)
+    assert shapes["logits"] == ("batch", 1, 64)
+    assert shapes["past_key_values.1.key"] == ("batch", 2, "past", 8)
+    assert shapes["present.1.value"] == ("batch", 2, "total", 8)
+    for layer in (0, 2):
+        for name in ("past_key_values", "present"):
+            assert shapes[f"{name}.{layer}.conv_state"] == ("batch", 16, 3)
+            assert shapes[f"{name}.{layer}.recurrent_state"] == ("batch", 16, 4)
+    assert len(shapes) == 15
+    (rule,) = (axis.rule for axis in spec.axes if axis.name == "total")
+    assert rule is not None
+    assert rule.operands == ("past", 1)
+
+
+def test_positions_that_a_model_ignores_are_no_input(tmp_path: Path) -> None:
+    source = Hybrid()
+    with torch.no_grad():
+        source.positions.weight.zero_()
+    spec = load_decoder(tmp_path, source)
+    assert "position_ids" not in {item.name for item in spec.inputs}
+    part = select_part(source, spec, Generate())
+    with torch.no_grad():
+        compute_reference(part, spec, {}, JobFolder(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pairs", "is_sound"),
+    [
+        ("", {}, True),
+        ("stale", {}, False),
+        ("shifted", {}, False),
+        ("start", {}, False),
+        ("", {"0.conv": "2.conv", "2.conv": "0.conv"}, False),
+        ("", {"0.recurrent": "2.recurrent", "2.recurrent": "0.recurrent"}, False),
+        ("", {"0.conv": "", "2.recurrent": "2.recurrent"}, False),
+    ],
+)
+def test_a_loop_reads_a_prompt_token_by_token(
+    kind: str, pairs: dict[str, str], tmp_path: Path, *, is_sound: bool
+) -> None:
+    spec, model = load_hybrid(tmp_path, kind)
+    assert spec.rollout is not None
+    feeds = dict(spec.rollout.feeds)
+    for source, target in pairs.items():
+        del feeds[f"present.{source}_state"]
+        feeds |= {f"present.{source}_state": f"past_key_values.{target}_state"} if target else {}
+    rollout = spec.rollout.model_copy(update={"feeds": feeds})
+    spec = spec.model_copy(update={"rollout": rollout})
+    red = r"^rollout: prompt 2 x 5, step [5-9] has other logits than `generate`, "
+    with torch.no_grad(), nullcontext() if is_sound else pytest.raises(Failure, match=red):
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+        assert [each.axes["past"] for each in samples if each.begins] == [0, 0, 0]
+        assert len(samples) == (4 + 6) + 6 + (8 + 6)
+        assert [each.index for each in samples if each.is_prompt] == [*range(4), *range(16, 24)]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "problem"),
+    [
+        ("", ""),
+        ("stale", "prompt 2 x 5, step 1 of 30: output 'present.2.conv_state'"),
+        ("exchanged", "prompt 2 x 5, step 1 of 30: output 'present.0.conv_state'"),
+        ("shifted", "prompt 2 x 5, step 2 of 30: output 'logits'"),
+        ("one row", "prompt 2 x 5, step 1 of 30: output 'logits': shape"),
+    ],
+)
+def test_a_file_with_states_repeats_the_loop(tmp_path: Path, mistake: str, problem: str) -> None:
+    spec, model = load_hybrid(tmp_path)
+    names = [item.name for item in spec.outputs]
+
+    class File:
+        output_names = tuple(names)
+
+        def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            given = {name: torch.tensor(each) for name, each in inputs.items()}
+            if mistake == "shifted":
+                name = "past_key_values.0.conv_state"
+                given[name] = given[name].flip(-1)
+            if mistake == "one row":
+                given = {name: each[:1] for name, each in given.items()}
+            with torch.no_grad():
+                outputs = dict(model(*(given[item.name] for item in spec.inputs)))
+            if mistake == "stale":
+                outputs["present.2.conv_state"] = given["past_key_values.2.conv_state"]
+            if mistake == "exchanged":
+                first, last = "present.0.conv_state", "present.2.conv_state"
+                outputs |= {first: outputs[last], last: outputs[first]}
+            return [outputs[name].numpy() for name in names]
+
+    with torch.no_grad():
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+    reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+    checked = CheckedFile(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
+    result = check_rollout(checked, File(), "cpu")
+    assert result.status is (Status.FAIL if problem else Status.PASS), result.message
+    assert result.message.startswith(problem), result.message
+    spec = spec.model_copy(update={"tokens": 0.9})
+    result = check_rollout(replace(checked, spec=spec), File(), "cpu")
+    assert problem or result.metrics["tokens"] == "36 of 36", "a token of a prompt is counted"
+
+
+@pytest.mark.parametrize("name", ["none", "all"])
+def test_the_published_loop_reads_a_prompt_token_by_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    spec, model = load_hybrid(tmp_path)
+    assert spec.generate is not None
+    search = Search.model_validate(SETTINGS[name])
+    generate = spec.generate.model_copy(update={"search": search})
+    spec = spec.model_copy(update={"generate": generate})
+    assert list_missing_in_genai(spec)[0] == "proved loop for a file that takes one token"
+    namespace = run_published_loop(monkeypatch, tmp_path, spec, model)
+    (source,) = model.generator
+    vars(source.generation_config).update(SETTINGS[name])
+    ids = torch.tensor([[3, 4, 5, 6, 7], [6, 7, 8, 9, 10]])
+    with torch.no_grad():
+        expected = source.generate(ids, max_new_tokens=9, attention_mask=torch.ones_like(ids))
+    assert np.array_equal(namespace["generate"](ids.numpy(), 9), expected.sequences[:, 5:].numpy())
+    with pytest.raises(ValueError, match=r"^padding: this file has states of all tokens; "):
+        namespace["generate"](ids.numpy(), 9, [[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -259,31 +258,3 @@ def test_the_recipe_has_the_steps_of_its_loop(tmp_path: Path) -> None:
         message = r"step 8 of 8: output 'next' differs from sampler\.py:sample"
         with pytest.raises(Failure, match=message):
             compute_reference(model, spec, inputs, JobFolder(tmp_path / "build"), tmp_path)
-
-
-@pytest.mark.skipif(find_spec("transformers") is None, reason="an optional package")
-@pytest.mark.filterwarnings("ignore")
-def test_the_states_of_a_mamba_have_the_logits_of_generate(tmp_path: Path) -> None:
-    page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
-    blocks = dict(re.findall(r"```\w+\n# (manifests/mamba\.\w+)\n(.*?)```", page, re.DOTALL))
-    (spec,) = load_project(make_project(tmp_path, blocks)).models
-    torch.manual_seed(0)
-    model = load_attribute("mamba.py:Step", tmp_path / "manifests")().eval()
-    states = {
-        item.name: torch.zeros(3, *item.shape[1:])  # type: ignore[arg-type]
-        for item in spec.inputs[1:]
-    }
-    inputs = {"input_ids": torch.tensor([[3], [4], [5]]), **states}
-    folder, rollout = JobFolder(tmp_path / "build"), spec.rollout
-    assert rollout is not None
-    with torch.no_grad():
-        assert len(compute_reference(model, spec, inputs, folder, tmp_path)) == 8
-        feeds = {**rollout.feeds, "conv_0_out": "conv_1", "conv_1_out": "conv_0"}
-        for update, message in (
-            ({"feeds": feeds}, "step 2 of 8: output 'logits' differs from mamba.py:generate"),
-            ({"loop": None}, "generates, and nothing compares this loop with `generate`"),
-        ):
-            wrong = rollout.model_copy(update=update)
-            changed = spec.model_copy(update={"rollout": wrong})
-            with pytest.raises(Failure, match=re.escape(message)):
-                compute_reference(model, changed, inputs, folder, tmp_path)
