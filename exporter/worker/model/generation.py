@@ -38,6 +38,9 @@ _ATTENTIONS = {"self_attention_cache.": "decoder.", "cross_attention_cache.": "e
 _KINDS = {"keys": "key", "values": "value"}
 #: States that each token replaces, such as those of Mamba: a file with them takes one token.
 _STATES = {"conv_states": "conv_state", "recurrent_states": "recurrent_state"}
+_MODULE_OF_STATES = (
+    "write a module with its states as inputs and outputs, and an entry for it with `rollout`"
+)
 #: The names in the contract of a decoder with an encoder.
 _NAMES_OF_PAIR = {"decoder_input_ids": "input_ids", "attention_mask": "encoder_attention_mask"}
 #: The shape of a declared tensor in an entry's key `dynamic_shapes` of the exporter.
@@ -191,8 +194,8 @@ class GeneratorPart(torch.nn.Module):
 
     def double(self) -> GeneratorPart:
         """Return this part in float64, which torch's grouped products of experts do not have."""
-        can_select: Any = getattr(self.part, "_can_set_experts_implementation", None)
-        if can_select and can_select():
+        read_experts: Any = getattr(self.part, "get_experts_implementation", dict)
+        if "grouped_mm" in read_experts().values():
             select: Any = self.part.set_experts_implementation
             select("batched_mm")
         return super().double()
@@ -469,10 +472,16 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
                 for index, each in enumerate(sizes)
             ]
             parts[name] = {
-                key: [_describe(n, [getattr(m, key)[n] for m in modules]) for n in first]
-                for key, first in (("inputs", modules[0].inputs), ("outputs", modules[0].outputs))
+                key: [_describe(n, [getattr(m, key)[n] for m in modules]) for n in names]
+                for key, names in (("inputs", modules[0].inputs), ("outputs", modules[0].outputs))
             }
-            if _has_states(modules[0].call):
+            first = modules[0]
+            again = {} if model.training else first(*first.inputs.values())
+            if any(not torch.equal(each, first.outputs[key]) for key, each in again.items()):
+                text = f"`generate`: {type(model).__name__} keeps states outside of its cache: two "
+                text += f"equal calls have other outputs; {_MODULE_OF_STATES}"
+                raise Failure(Stage.SOURCE, text, status=Status.FAIL)
+            if _has_states(first.call):
                 for each in parts[name]["outputs"]:
                     each["shape"] = ["total" if d == "past" else d for d in each["shape"]]
     config = model.config.get_text_config()
@@ -480,8 +489,7 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
     others = [name for name in states if not name.startswith("past_key_values.")]
     if others or not states:
         text = f"`generate`: {type(model).__name__} has {join_names(others) or 'no states'}; known "
-        text += f"are the {join_names([*_KINDS, *_STATES], 9)} of a cache; write a module with its "
-        text += "states as inputs and outputs, and an entry for it"
+        text += f"are the {join_names([*_KINDS, *_STATES], 9)} of a cache; {_MODULE_OF_STATES}"
         raise Failure(Stage.SOURCE, text, status=Status.FAIL)
     usual = getattr(config, "max_position_embeddings", None)
     return {

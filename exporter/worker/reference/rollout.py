@@ -37,6 +37,11 @@ from exporter.worker.reference.rollout_functions import (
     run_loop,
 )
 
+_FIX_OF_STEPS = (
+    "the interface lacks a state, or PyTorch computes a prompt in another way than its tokens one "
+    "by one; correct the model"
+)
+
 
 def compute_reference(
     model: Model, spec: ModelSpec, inputs: Tensors, job_folder: JobFolder, root: Path
@@ -86,7 +91,8 @@ def compute_reference(
             samples.append(sample.model_copy(update=facts))
             calls.append({each: to_numpy(inputs[each]) for each in inputs if has_settings})
             if generated and not is_prompt:
-                outputs = _require_generated(spec, name, outputs, generated[number])
+                fix = _FIX_OF_STEPS if loop.tokens else "correct `feeds`"
+                outputs = _require_generated(spec, name, outputs, generated[number], fix)
                 prompt = 1 + len(loop.tokens)
                 _require_tokens(search, name, generated[number], tokens[number], calls, prompt)
             following = advance_inputs(spec, inputs, outputs)
@@ -190,7 +196,7 @@ def _require_no_generator(model: Model) -> None:
 
 
 def _require_generated(
-    spec: ModelSpec, name: str, outputs: Outputs, expected: torch.Tensor
+    spec: ModelSpec, name: str, outputs: Outputs, expected: torch.Tensor, fix: str
 ) -> Outputs:
     """Return the outputs of a step with the logits of `generate`, `[batch, vocabulary]`.
 
@@ -204,7 +210,7 @@ def _require_generated(
         error = float((value[:, -1].double() - expected.double()).abs().max())
     if not error <= LARGEST_NOISE.get(value.dtype, 1e-3) * scale:
         message = f"rollout: {name} has other logits than `generate`, by up to {error:.3g} of "
-        message += f"{scale:.3g}; correct `feeds`"
+        message += f"{scale:.3g}; {fix}"
         raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     return (*outputs[:position], expected[:, None].to(value.dtype), *outputs[position + 1 :])
 

@@ -139,7 +139,7 @@ def test_a_newer_release_with_another_name_of_the_cache_is_named(
     with pytest.raises(Failure, match=r"has input\.states\.layers\.0\.keys, ") as caught:
         measure_interface(PreTrainedModel(), SPEC)
     advice = "; tiny 5.25.0 is not tested: install 'transformers==5.24.*'"
-    assert caught.value.message.endswith(f", and an entry for it{advice}")
+    assert caught.value.message.endswith(f", and an entry for it with `rollout`{advice}")
 
 
 @pytest.mark.parametrize("release", ["5.24.0", "5.25.0"])
@@ -429,6 +429,22 @@ def test_the_interface_of_a_model_with_states_takes_one_token(tmp_path: Path) ->
     assert rule.operands == ("past", 1)
 
 
+def test_a_model_with_states_outside_of_its_cache_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, forward = PreTrainedModel(), PreTrainedModel.forward
+    source.register_buffer("memory", torch.zeros(()))
+
+    def run(model: PreTrainedModel, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        model.memory += 1
+        returned = forward(model, *args, **kwargs)
+        return {**returned, "logits": returned["logits"] + model.memory}
+
+    source.eval()
+    monkeypatch.setattr(PreTrainedModel, "forward", run)
+    message = "`generate`: PreTrainedModel keeps states outside of its cache: two equal calls have "
+    with pytest.raises(Failure, match=message):
+        measure_interface(source, SPEC)
+
+
 def test_positions_that_a_model_ignores_are_no_input(tmp_path: Path) -> None:
     source = Hybrid()
     with torch.no_grad():
@@ -463,7 +479,7 @@ def test_a_loop_reads_a_prompt_token_by_token(
         feeds |= {f"present.{source}_state": f"past_key_values.{target}_state"} if target else {}
     rollout = spec.rollout.model_copy(update={"feeds": feeds})
     spec = spec.model_copy(update={"rollout": rollout})
-    red = r"^rollout: prompt 2 x 5, step [5-9] has other logits than `generate`, "
+    red = r"^rollout: prompt 2 x 5, step [5-9] has other logits than `generate`, .* lacks a state"
     with torch.no_grad(), nullcontext() if is_sound else pytest.raises(Failure, match=red):
         samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
         assert [each.axes["past"] for each in samples if each.begins] == [0, 0, 0]
