@@ -25,7 +25,7 @@ from exporter.gate.finding import (
 from exporter.manifest import FindingKind, Manifest, find_renames
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
-from exporter.planning.plan import list_all_cells, make_plan
+from exporter.planning.plan import list_cells, make_plan
 from exporter.records.baseline import (
     FOLDER,
     AcceptedModel,
@@ -70,20 +70,43 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
         ExporterError: UNREADABLE if the results or the baseline cannot be read.
     """
     current = read_results(manifest)
-    run = current.run
-    planned = frozenset(list_all_cells(manifest))
-    # Cells that left the manifests also leave the baseline.
-    records = tuple(record for record in run.records if record.cell in planned)
     path = ReportPaths(manifest.project).baseline
     before = read_baseline(path) if path.exists() else Baseline()
     require_former_ids(manifest, before.models.keys())
+    before = rename_models(before, find_renames(manifest, before.models.keys()))
+    planned, run = _spread_invalid_entries(manifest, current.run, before)
+    # Cells that left the manifests also leave the baseline.
+    records = tuple(record for record in run.records if record.cell in planned)
     return Acceptance(
         manifest=manifest,
         current=current,
         run=run.model_copy(update={"records": records}),
         planned=planned,
-        before=rename_models(before, find_renames(manifest, before.models.keys())),
+        before=before,
     )
+
+
+def _spread_invalid_entries(
+    manifest: Manifest, run: RunRecord, accepted: Baseline
+) -> tuple[frozenset[CellId], RunRecord]:
+    """Return the promised cells, and the run with a record for each accepted one of these entries.
+
+    The opsets and devices of an invalid entry can be unknown, so it promises the accepted cells,
+    and each of them has the result of the entry.
+    """
+    by_model: dict[str, list[CellId]] = {}
+    for cell in accepted.by_cell():
+        by_model.setdefault(cell.model, []).append(cell)
+    records, planned = run.by_cell(), set[CellId]()
+    for spec in manifest.models:
+        own = list_cells(spec)
+        known = by_model.get(spec.id, []) if spec.problems else []
+        planned.update(known or own)
+        result = next((records[cell] for cell in own if cell in records), None)
+        if known and result:
+            records = {cell: each for cell, each in records.items() if cell not in own}
+            records |= {cell: result.model_copy(update={"cell": cell}) for cell in known}
+    return frozenset(planned), run.model_copy(update={"records": tuple(records.values())})
 
 
 def require_former_ids(manifest: Manifest, known: Collection[str]) -> None:
@@ -205,16 +228,16 @@ def gate(
             manifests of the revision cannot be read. MANIFEST and ENVIRONMENT as `check_out`.
     """
     current = read_results(manifest)
-    run = current.run
     root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
-    planned = frozenset(list_all_cells(manifest))
+    present = read_baseline(path) if against is None or path.exists() else Baseline()
+    known = present.models.keys()
+    present = rename_models(present, find_renames(manifest, known))
+    planned, run = _spread_invalid_entries(manifest, current.run, present)
     findings: Iterable[GateFinding]
     accepted: tuple[GateFinding, ...] = ()
     if against is None:
-        policy = manifest
-        baseline = read_baseline(path)
-        require_former_ids(manifest, baseline.models.keys())
-        baseline = rename_models(baseline, find_renames(manifest, baseline.models.keys()))
+        policy, baseline = manifest, present
+        require_former_ids(manifest, known)
         revision = ""
         stale = ""
         reviewers: Mapping[str, str] = {}
@@ -227,8 +250,7 @@ def gate(
 
         compared = compare(manifest, run, planned, environment, against, reviews)
         policy, baseline = compared.state.manifest, compared.state.baseline
-        present = read_baseline(path) if path.exists() else Baseline()
-        require_former_ids(manifest, baseline.models.keys() | present.models.keys())
+        require_former_ids(manifest, baseline.models.keys() | known)
         findings, accepted = compared.findings, compared.accepted
         reviewers = compared.reviewers
         revision = f"{compared.name} of {compared.commit.day}"

@@ -92,8 +92,6 @@ NEXT_STEPS = {
     ("list", 0): "see the cells that would run: `exporter plan`",
     ("plan", 0): "prove the models: `exporter export`",
     ("explain", 0): "prove the cell: `exporter export`",
-    ("export", 0): "compare with the accepted results: `exporter gate`",
-    ("export", 1): "fix the red cells, then prove them: `exporter export`",
     ("merge", 0): "compare with the accepted results: `exporter gate`",
     ("report", 0): "compare with the accepted results: `exporter gate`",
     ("gate", 0): "write proved files for other tools: `exporter publish DEST`",
@@ -270,7 +268,7 @@ def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
         )
         step = NEXT_STEPS.get((" ".join(arguments[:1]), int(code or 0)))
         if step and is_terminal() and "--json" not in arguments:
-            print_line(f"next: {step}")
+            print_line(f"next: {step}", wraps=True)
         sys.stdout.flush()
         return int(code or 0)
     except ExporterError as error:

@@ -74,11 +74,11 @@ def check(root: Path) -> int:
     for problem in shorten_problems(problems):
         print_problem(problem)
     for note in _list_repeated_axes(manifest):
-        print_line(note)
+        print_line(note, wraps=True)
     for note in (*_list_unknown_modules(manifest), *_list_accepted_renames(manifest)):
-        print_line(note)
+        print_line(note, wraps=True)
     for note in describe_ignored_files(manifest, os.environ):
-        print_line(f"note: {note}")
+        print_line(f"note: {note}", wraps=True)
     cells = pluralize(len(list_all_cells(manifest)), "cell")
     models = pluralize(len(manifest.models), "model")
     print_line(f"{models}, {cells}: {pluralize(len(problems), 'problem')}")

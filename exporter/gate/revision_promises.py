@@ -81,6 +81,8 @@ def find_contract_changes(
             and old.model_dump_json(exclude={"line"}) == new.model_dump_json(exclude={"line"})
         ):
             continue
+        if new is not None and new.problems:
+            continue  # its promises are unknown, and all its cells are red
         policy = before.project.gate.find_policy(old.id)
         promised = list_cells(new) if new else ()
         # Cells of one device to which the same conditions apply have the same promises.
@@ -96,15 +98,11 @@ def find_contract_changes(
                     *(each.matches(cell.opset, cell.device) for each in conditions),
                 )
                 if group not in compared:
-                    # The promises of an invalid entry are unknown, and all its cells are red.
-                    if new.problems:
-                        compared[group] = []
-                    else:
-                        sides = (
-                            _Side(before, old, old_hashes.get(old.id, {})),
-                            _Side(after, new, new_hashes.get(old.id, {})),
-                        )
-                        compared[group] = list(_compare_cell(*sides, cell))
+                    sides = (
+                        _Side(before, old, old_hashes.get(old.id, {})),
+                        _Side(after, new, new_hashes.get(old.id, {})),
+                    )
+                    compared[group] = list(_compare_cell(*sides, cell))
                 changes = compared[group]
             findings += [make_finding(kind, cell, change, policy) for kind, change in changes]
     reported = (finding for finding in findings if finding.action != "ignore")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,16 @@ def test_the_gate_of_a_pull_request_compares_all_but_the_numbers(clone: Path) ->
     arguments = ("gate", "--weights", "initial", "--against", "main")
     gate = run_exporter(clone, *arguments, "--json", code=1)
     rows = json.loads(gate.stdout)
+    command = "exporter repro baked/17/cpu --weights initial"
+    assert [row["commands"] for row in rows["findings"] if "baked/17/cpu" in row["cells"]] == [
+        [command]
+    ]
+    run_exporter(clone, *command.split()[1:], code=0)
+    script = clone / "build/repro/baked-17-cpu/repro.py"
+    ended = subprocess.run(
+        [sys.executable, str(script)], check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 1, ended.stdout + ended.stderr
     assert rows["replaced"] == dict.fromkeys(("net", "foreseen", "baked"), "checkpoints/net.pt")
     assert ", 3 with initial weights" in rows["verdict"]
     findings = {row["subject"]: (row["kind"], row["is_blocking"]) for row in rows["findings"]}

@@ -100,3 +100,19 @@ def test_a_repaired_entry_is_built_again(accepted: Path) -> None:
         (accepted / name).write_text(text.replace("[models.lost\n", "[models.lost]\n"), "utf-8")
     assert run_exporter(accepted, "export").returncode == 0
     assert run_exporter(accepted, "gate").returncode == 0
+
+
+def test_all_accepted_cells_of_an_entry_without_valid_opsets_are_red(accepted: Path) -> None:
+    path = accepted / _MANIFEST
+    text = path.read_text(encoding="utf-8")
+    head, mark, entry = text.partition("[models.bad]\n")
+    path.write_text(head + mark + entry.replace("[16, 17]", "[40, 42]"), encoding="utf-8")
+    run_exporter(accepted, "export", code=1)
+    gate = run_exporter(accepted, "gate", code=1)
+    assert "bad/16..17/cpu: newly red: pass -> error at source" in gate.stdout
+    assert "opsets 40 and 42 are outside" in gate.stdout
+    assert "promise removed" not in gate.stdout
+    assert gate.stdout.endswith("next: correct the entry: `exporter check` lists its problems\n")
+    path.write_text(text, encoding="utf-8")
+    run_exporter(accepted, "export", code=0)
+    run_exporter(accepted, "gate", code=0)

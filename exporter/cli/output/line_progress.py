@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 from exporter.cli.output.terminal import print_line
+from exporter.core.text import join_names, pluralize
+from exporter.jobs import Announcement
+from exporter.manifest.syntax.values import format_opsets
 from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.records.record import CellId, Record, Status
 from exporter.report.rows.cells import group_by_opset
+
+#: The number of steps that a line lists.
+_LISTED = 4
 
 
 class LineProgress(BuildObserver):
@@ -23,6 +30,8 @@ class LineProgress(BuildObserver):
         self.has_finished_model = False
         self.restored = 0
         self._statuses: dict[str, Counter[str]] = {}
+        #: The step of each worker, by its model and its part, and the time of its begin.
+        self.in_progress: dict[tuple[str, int], tuple[Announcement, float]] = {}
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Store the number of cells; print the reasons if requested."""
@@ -38,7 +47,19 @@ class LineProgress(BuildObserver):
                 for group in groups:
                     self.print(f"{group.label} {verb}: {group.first[1]}")
 
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Store the step until the worker announces another one."""
+        if announcement.cells:
+            worker = (announcement.cells[0].model, announcement.part)
+            step = (announcement, time.monotonic())
+            self.in_progress = {**self.in_progress, worker: step}  # a thread reads it
+
     def on_cell_done(self, record: Record) -> None:
+        self.in_progress = {
+            worker: (announcement, since)
+            for worker, (announcement, since) in self.in_progress.items()
+            if announcement.cells != (record.cell,)
+        }
         self.done += 1
         self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
         self.red += record.status.is_red
@@ -46,11 +67,24 @@ class LineProgress(BuildObserver):
     def on_model_done(self, model: str) -> None:
         """Print the number of the model's cells per status."""
         self.has_finished_model = True
+        self.in_progress = {
+            worker: step for worker, step in self.in_progress.items() if worker[0] != model
+        }
         statuses = self._statuses.get(model, Counter())
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
         color = "red" if any(Status(status).is_red for status in statuses) else None
         line = f"[{self.done:{len(str(self.total))}}/{self.total}] {model}: {counts}"
         self.print(line, color=color)
+
+    def describe_late(self) -> str:
+        """Return what runs now: `1 of 4 cells; net 17..18: parity`; "" before the first job."""
+        steps = [
+            f"{model} {format_opsets(cell.opset for cell in announcement.cells)}: "
+            f"{announcement.stage}"
+            for (model, _), (announcement, _since) in self.in_progress.items()
+        ]
+        running = join_names(steps, _LISTED) if steps else "starting PyTorch"
+        return f"{self.done} of {pluralize(self.total, 'cell')}; {running}" if self.total else ""
 
     def on_note(self, message: str) -> None:
         self.print(message)

@@ -14,9 +14,7 @@ from rich.text import Text
 
 from exporter.cli.output.line_progress import LineProgress
 from exporter.core.text import remove_controls
-from exporter.jobs import Announcement
 from exporter.manifest.syntax.values import format_opsets
-from exporter.records.record import Record
 
 
 @contextmanager
@@ -36,27 +34,6 @@ class LiveProgress(LineProgress):
     def __init__(self, *, explain: bool = False) -> None:
         super().__init__(explain=explain)
         self._started = time.monotonic()
-        self._in_progress: dict[tuple[str, int], tuple[Announcement, float]] = {}
-
-    def on_announcement(self, announcement: Announcement) -> None:
-        """Show the step until the worker announces another one."""
-        if announcement.cells:
-            worker = (announcement.cells[0].model, announcement.part)
-            self._in_progress[worker] = (announcement, time.monotonic())
-
-    def on_cell_done(self, record: Record) -> None:
-        self._in_progress = {
-            worker: (announcement, since)
-            for worker, (announcement, since) in self._in_progress.items()
-            if announcement.cells != (record.cell,)
-        }
-        super().on_cell_done(record)
-
-    def on_model_done(self, model: str) -> None:
-        self._in_progress = {
-            worker: step for worker, step in self._in_progress.items() if worker[0] != model
-        }
-        super().on_model_done(model)
 
     def print(self, text: str, *, color: str | None = None) -> None:
         """Print one line above the bar."""
@@ -89,11 +66,11 @@ class LiveProgress(LineProgress):
             texts.append(f"{remaining} left")
         head.add_row(bar, ", ".join(texts))
         table = Table.grid(padding=(0, 2))
-        for (model_id, _), (announcement, since) in self._in_progress.items():
+        for (model_id, _), (announcement, since) in self.in_progress.items():
             opsets = format_opsets(cell.opset for cell in announcement.cells)
             clock = _format_clock(now - since)
             table.add_row(f"  {model_id}", f"opset {opsets}", announcement.stage, clock)
-        if not self._in_progress and not self.done and self.total:
+        if not self.in_progress and not self.done and self.total:
             table.add_row("  starting PyTorch")
         return Group(head, table)
 

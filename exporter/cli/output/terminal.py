@@ -159,6 +159,6 @@ def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
     if seconds is not None:
         is_short, minutes = seconds < 60, f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
         counts += f" in {f'{seconds:.1f} s' if is_short else minutes}"
-    print_line(counts, color=color)
+    print_line(counts, color=color, wraps=True)
     if summary.next_step:
-        print_line(f"next: {summary.next_step}")
+        print_line(f"next: {summary.next_step}", wraps=True)

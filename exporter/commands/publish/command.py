@@ -72,8 +72,11 @@ def publish(selection: Selection, root: Path, dest: str, **included: bool) -> in
     for group in group_by_opset(
         omissions, lambda item: item.cell, lambda item: (item.reason, item.is_refused)
     ):
-        print_omission = print_error if group.first.is_refused else print_line
-        print_omission(f"{group.model}/{group.opset_ranges}: not published: {group.first.reason}")
+        text = f"{group.model}/{group.opset_ranges}: not published: {group.first.reason}"
+        if group.first.is_refused:
+            print_error(text)
+        else:
+            print_line(text, wraps=True)
     done: list[PublishResult] = []
     if candidates:
         require_packages()
@@ -84,11 +87,11 @@ def publish(selection: Selection, root: Path, dest: str, **included: bool) -> in
             done.append(result)
     published = [result for result in done if not result.problem]
     for hint in list_hints([manifest.find_model(result.candidate.model) for result in published]):
-        print_line(hint)
+        print_line(hint, wraps=True)
     templates = Path(manifest.project.root).resolve() / manifest.project.templates
     if published and (note := write_catalog(Path(dest).resolve(), templates)):
         print_error(note)
-    print_line(f"{pluralize(len(published), 'file')} published in {dest}")
+    print_line(f"{pluralize(len(published), 'file')} published in {dest}", wraps=True)
     if len(published) < len(done) or any(item.is_refused for item in omissions):
         return ExitCode.RED
     return ExitCode.OK if published else ExitCode.NOTHING_SELECTED
@@ -104,8 +107,8 @@ def _print_result(result: PublishResult, dest: Path) -> None:
         if candidate.warning:
             print_error(f"{name}: published although it is red: {candidate.warning}")
         if weights := candidate.records[0].initial_weights:
-            print_line(f"    weights: {weights}, not trained")
+            print_line(f"    weights: {weights}, not trained", wraps=True)
         if settings := candidate.records[0].unproved_settings:
-            print_line(f"    not proved: {settings}")
+            print_line(f"    not proved: {settings}", wraps=True)
     for note in result.notes:
-        print_line(f"    {note}")
+        print_line(f"    {note}", wraps=True)

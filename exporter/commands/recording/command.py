@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import click
 
 from exporter.api.finished_file import make_finished_entry, prove_in, prove_spec
 from exporter.cli.options import root_option
+from exporter.cli.output.progress import print_late
 from exporter.cli.output.tables import print_ignored_files
 from exporter.cli.output.terminal import choose_color, is_terminal, print_error, print_line
 from exporter.commands.recording.entry import choose_id
@@ -53,6 +53,9 @@ from exporter.records.record import Record
 
 yes_option = click.option("--yes", is_flag=True, help="Write without a question.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the entries only.")
+
+#: The line of an entry whose trials need long.
+_LATE = "{}: its sizes and its file are being tried"
 
 
 @click.command()
@@ -179,7 +182,7 @@ def _write_entries(
                 problems["missing"] += 1
                 continue
             with (
-                _print_late(f"{observation.label}: its sizes and its file are being tried"),
+                print_late(partial(_LATE.format, observation.label)),
                 stage_entry(observation, project) as (entry, contracts),
             ):
                 if not contracts:
@@ -219,27 +222,6 @@ def _list_problems(
             proofs = _prove_files(observation, prepared, proved, project, starter)
             problems |= {each.status.value for each in proofs if each.status.is_red}
     return problems
-
-
-@contextmanager
-def _print_late(text: str) -> Iterator[None]:
-    """Print a line if the block takes more than ten seconds, and again each minute."""
-    end = threading.Event()
-
-    def wait() -> None:
-        start = time.monotonic()
-        seconds = 10.0
-        while not end.wait(seconds):
-            print_error(f"{text} ({time.monotonic() - start:.0f} s)")
-            seconds = 60.0
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
 
 
 def _apply(prepared: PreparedEntry, project: TargetProject, flags: Mapping[str, bool]) -> bool:

@@ -13,6 +13,8 @@ from exporter.commands.recording.file_changes import apply_changes
 from exporter.commands.recording.new_project import list_actions, prepare_project
 from exporter.core.errors import ExitCode
 
+_NEXT = "next: `exporter export`, then accept the results with `exporter baseline`"
+
 
 @click.command()
 @click.option("--ci", type=click.Choice(("github", "gitlab")), help="Also write a workflow.")
@@ -39,7 +41,7 @@ def init(root: Path, ci: str | None, *, pre_commit: bool, dry_run: bool, yes: bo
     apply_changes(changes)
     if ci:
         print_ignored_files(root, os.environ)
-    print_line("next: `exporter export`, then accept the results with `exporter baseline`")
+    print_line(_NEXT, wraps=True)
     if any(change.path.name == "example.toml" for change in changes):
         print_line("from your own script: `exporter record -- python export.py`")
     return ExitCode.OK

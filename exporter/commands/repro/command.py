@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.cli.options import complete, root_option, select_one_cell
+from exporter.cli.options import complete, root_option, select_one_cell, weights_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.commands.repro.repro import (
@@ -28,8 +28,17 @@ from exporter.records.record import read_run
 @click.argument("dest", required=False, type=click.Path(path_type=Path))
 @click.option("--anonymous", is_flag=True, help="Use other weights and inputs; run the script.")
 @click.option("--hash-names", is_flag=True, help="With --anonymous: hash names of modules, too.")
+@weights_option
 @root_option
-def repro(cell: str, dest: Path | None, root: Path, *, anonymous: bool, hash_names: bool) -> int:
+def repro(
+    cell: str,
+    dest: Path | None,
+    root: Path,
+    *,
+    anonymous: bool,
+    hash_names: bool,
+    weights: str | None,
+) -> int:
     """Write a script that reproduces the failure of CELL.
 
     The script needs torch, onnx and onnxruntime, but not this tool.
@@ -43,7 +52,7 @@ def repro(cell: str, dest: Path | None, root: Path, *, anonymous: bool, hash_nam
     """
     if hash_names and not anonymous:
         raise click.UsageError("--hash-names needs --anonymous.")
-    manifest = open_project(root)
+    manifest = open_project(root, initial_weights=weights is not None)
     id = select_one_cell(manifest, cell).cell
     build = BuildFolder.from_project(manifest.project)
     results = filter_valid_results(read_run(build.results), manifest, make_plan(manifest))

@@ -253,6 +253,25 @@ class EffectiveSettings:
         name = self._resolve_name(key_path, text, is_data=True)
         return self.relate(key_path, text) if name else text
 
+    def describe_folder(
+        self, key_path: KeyPath, text: str, suffixes: Sequence[str] | None = None
+    ) -> str:
+        """Return the problem of a folder in place of a file, with a file in it; "" if it is none.
+
+        `suffixes`: Those of the files that can be meant; None for the one of `text`.
+        """
+        name = posixpath.normpath(posixpath.join(self.find_layer(key_path).folder, text))
+        if name.split("/")[0] in ("", ".."):
+            return ""
+        known = (posixpath.splitext(text)[1],) if suffixes is None else suffixes
+        with suppress(OSError, ValueError):  # it is no folder that can be read
+            for each in sorted((self.project.root / name).iterdir()):
+                if each.suffix in known and python_source.is_file(each):
+                    file = quote(posixpath.join(text, each.name))
+                    return f"{quote(text)} is a folder, expected a file; did you mean {file}?"
+            return f"{quote(text)} is a folder, expected a file; name the file"
+        return ""
+
     def lacks_ignored_file(self, name: str) -> bool:
         """Return whether no commit can have a file, relative to the root, and it is not here.
 
@@ -280,6 +299,9 @@ class EffectiveSettings:
         if self.project.find_file(name) or (is_data and self.project.is_revision):
             return name
         folder = self.find_layer(key_path).folder
+        if problem := self.describe_folder(key_path, text):
+            self.add_problem(key_path, problem)
+            return ""
         if self.project.find_file(posixpath.normpath(text)):
             right = quote(posixpath.relpath(text, folder))
             problem = f"the file {quote(name)} does not exist, and {quote(text)} does"

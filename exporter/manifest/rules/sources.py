@@ -159,6 +159,9 @@ def resolve_weights(entry: EffectiveSettings) -> str:
     value = entry.settings.weights
     text = value if isinstance(value, str) else value.file
     if text and not text.endswith(_WEIGHTS):
+        if problem := entry.describe_folder(("weights",), text, _WEIGHTS):
+            entry.add_problem(("weights",), problem)
+            return text
         expected = f"expected a file with a suffix of {', '.join(_WEIGHTS)}"
         entry.add_problem(("weights",), f"{expected}, got {quote(text)}")
         return text

@@ -20,6 +20,7 @@ from exporter.core.text import (
 from exporter.manifest import Manifest, Project
 from exporter.records.record import (
     AGREES,
+    IN_PLACE_OF,
     PROVED,
     TRACER_PREFIX,
     CellId,
@@ -87,7 +88,8 @@ def format_repro_command(record: Record, project: Project | None = None) -> str:
     if not (failed and record.stage and has_script) or find_repro_obstacle(record):
         return ""
     command = project.command if project else DEFAULT_COMMAND
-    return format_command(command, "repro", shlex.quote(str(record.cell)))
+    option = " --weights initial" if IN_PLACE_OF in record.initial_weights else ""
+    return format_command(command, "repro", f"{shlex.quote(str(record.cell))}{option}")
 
 
 def _has_script(project: Project, device_name: str) -> bool:

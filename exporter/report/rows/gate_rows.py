@@ -324,6 +324,8 @@ def _describe_failure(group: Sequence[GateFinding], facts: GateFacts) -> _Failur
     if record is None:
         return _Failure(acceptance=acceptance, commands=(export,) if is_unproved else ())
     repro = failures.format_repro_command(record, project)
+    if first.cell in _list_invalid(group, facts):
+        export = format_command(project.command, "check")
     return _Failure(
         text=failures.split_message(record) if record.message in first.message else None,
         code=record.failure_code,
@@ -408,6 +410,9 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     losses = [each for each in findings if each.is_blocking and not _is_pending(each)]
     if facts is _NOTHING or not losses:
         return ""
+    if len(_list_invalid(losses, facts)) == len(losses):
+        command = format_command(facts.manifest.project.command, "check")
+        return f"correct the entry: `{command}` lists its problems"
     settings = [each for each in losses if each.setting]
     final = [each for each in losses if not _may_accept(each, facts)]
     unexplained = [
@@ -434,6 +439,13 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
         start = "commit it, and let" if unexplained else "the loss has a reason: let"
         texts.append(f"{start} {persons} approve the commit; then run this check again")
     return "; ".join(texts)
+
+
+def _list_invalid(findings: Iterable[GateFinding], facts: GateFacts) -> list[CellId]:
+    """Return the cells whose entry is invalid, of findings without a setting."""
+    specs = facts.manifest.by_id
+    cells = [each.cell for each in findings if not each.setting]
+    return [cell for cell in cells if cell.model in specs and specs[cell.model].problems]
 
 
 def _may_accept(finding: GateFinding, facts: GateFacts) -> bool:

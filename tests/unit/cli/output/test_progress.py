@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from exporter.cli.output.line_progress import LineProgress
 from exporter.cli.output.live_progress import LiveProgress
-from exporter.cli.output.progress import observe_progress
+from exporter.cli.output.progress import observe_progress, print_late
 from exporter.jobs import Announcement
 from exporter.pipeline.decisions import Decisions
 from exporter.planning.plan import make_plan
@@ -95,6 +96,33 @@ def test_an_announcement_without_cells_is_not_shown() -> None:
 def test_without_a_terminal_there_are_only_lines() -> None:
     with observe_progress(explain=False) as observer:
         assert type(observer) is LineProgress
+
+
+def test_a_long_export_without_a_terminal_names_its_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("exporter.cli.output.progress._FIRST", 0.0)
+    printed, texts = threading.Event(), list[str]()
+
+    def print_error(text: str) -> None:
+        texts.append(text)
+        printed.set()
+
+    monkeypatch.setattr("exporter.cli.output.progress.print_error", print_error)
+    with observe_progress(explain=False) as observer:
+        observer.on_note("begins")
+        assert isinstance(observer, LineProgress)
+        assert observer.describe_late() == "", "nothing runs yet"
+    lines = LineProgress()
+    lines.on_decisions(ALL)
+    assert lines.describe_late() == "0 of 3 cells; starting PyTorch"
+    lines.on_announcement(announce(17, 18))
+    assert lines.describe_late() == "0 of 3 cells; a 17..18: capture"
+    with print_late(lines.describe_late):
+        assert printed.wait(60)
+    assert "0 of 3 cells; a 17..18: capture (0 s)" in texts
+    lines.on_model_done("a")
+    assert "a 17" not in lines.describe_late()
 
 
 def test_on_a_terminal_there_is_a_screen(

@@ -10,8 +10,10 @@ from exporter.cli.output.terminal import (
     fit_columns,
     has_color,
     print_line,
+    print_summary,
     print_table,
 )
+from exporter.core.errors import ExitCode, ExportSummary
 from exporter.records.record import Status
 
 
@@ -67,6 +69,20 @@ def test_long_lines_of_a_summary_are_wrapped_at_words(
     monkeypatch.delenv("COLUMNS")
     print_line(document, wraps=True)
     assert capsys.readouterr().out == f"{document}\n" * 2
+
+
+def test_the_last_lines_of_a_summary_fit_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    counts = "1,204 cells: 1,190 pass, 4 fail, 3 error, 2 crash, 1 timeout, 1 killed, 3 xfail"
+    print_summary(
+        ExportSummary(code=ExitCode.OK, lines=((counts, None),), next_step="apply it " * 15), 9.5
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "    in 9.5 s"
+    assert lines[2].startswith("next: apply it")
+    assert max(map(len, lines)) <= 80
 
 
 def test_control_characters_of_text_are_removed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,6 +56,29 @@ def test_a_problem_in_a_module_of_the_project_names_its_file(tmp_path: Path) -> 
         _source(tmp_path, "nets:Net")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("net.pt", '"net.pt" is a folder, expected a file; did you mean "net.pt/last.pt"?'),
+        ("trained", '"trained" is a folder, expected a file; did you mean "trained/a.bin"?'),
+        ("empty", '"empty" is a folder, expected a file; name the file'),
+        ("none", "expected a file with a suffix of .safetensors"),
+        ("..", '".." is a folder, expected a file; name the file'),
+        ("../..", "expected a file with a suffix of .safetensors"),
+        ("/usr", "expected a file with a suffix of .safetensors"),
+    ],
+)
+def test_a_folder_in_place_of_weights(text: str, expected: str, tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    for name in ("net.pt/last.pt", "net.pt/b.bin", "trained/a.bin", "trained/a.txt", "empty/a.md"):
+        (root / "manifests" / name).parent.mkdir(exist_ok=True)
+        (root / "manifests" / name).touch()
+    with pytest.raises(ExporterError) as raised:
+        load_model(root, entry=f'{ENTRY}weights = "{text}"\n')
+    assert "manifests/" in str(raised.value)
+    assert f"weights: {expected}" in str(raised.value)
+
+
 def test_nothing_is_imported(tmp_path: Path) -> None:
     package = tmp_path / "loud"
     package.mkdir()
