@@ -99,12 +99,12 @@ def _spread_invalid_entries(
         by_model.setdefault(cell.model, []).append(cell)
     records, planned = run.by_cell(), set[CellId]()
     for spec in manifest.models:
-        own = list_cells(spec)
+        cells = list_cells(spec)
         known = by_model.get(spec.id, []) if spec.problems else []
-        planned.update(known or own)
-        result = next((records[cell] for cell in own if cell in records), None)
+        planned.update(known or cells)
+        result = next((records[cell] for cell in cells if cell in records), None)
         if known and result:
-            records = {cell: each for cell, each in records.items() if cell not in own}
+            records = {cell: each for cell, each in records.items() if cell not in cells}
             records |= {cell: result.model_copy(update={"cell": cell}) for cell in known}
     return frozenset(planned), run.model_copy(update={"records": tuple(records.values())})
 
