@@ -13,6 +13,7 @@ from exporter.checks.comparison.tolerance import ComparedOutput, Limit, compute_
 from exporter.checks.protocol import CheckedFile, RuntimeCheck
 from exporter.core.check_table import DETERMINISM_CHECK, SOFTWARE, STATE_PREFIXES, UNSTABLE
 from exporter.core.text import pluralize
+from exporter.manifest import Bound
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
 from exporter.runtimes.session import list_items
@@ -122,6 +123,11 @@ def check_determinism(checked: CheckedFile, *_: object) -> CheckResult:
 
 #: The output and its change must be larger than the allowed error by this factor.
 _MIN_RATIO = 10.0
+#: The fix for outputs that hardly change, which is usual for weights without a training.
+_LARGER_INPUTS = (
+    "outputs that hardly depend on the inputs are usual with initial weights: load trained ones, "
+    "or declare larger inputs, such as `fill = { uniform = [-10, 10] }`"
+)
 #: A wrong file must change more elements than `outside` excludes, by this factor.
 _MIN_SHARE = 2.0
 
@@ -135,6 +141,8 @@ class _OutputPower:
     """The change from the declared sample, as a share of the scale; None if unknown."""
     problem: str = ""
     """How a wrong output would pass."""
+    fix: str = ""
+    """What removes it, if only this problem has that."""
     limit: float | None = None
     """The allowed error as a share of the scale; None without a tolerance of floats."""
     is_empty: bool = False
@@ -177,10 +185,9 @@ def check_power(checked: CheckedFile, _: Session, device_name: str) -> CheckResu
     status, message = Status.PASS, ""
     if problems:
         status = Status.INCONCLUSIVE
-        message = (
-            f"a wrong file would pass: {'; '.join(problems)}; give the model other weights "
-            "or inputs, or a smaller tolerance"
-        )
+        fixes = dict.fromkeys(each.fix for each in outputs if each.problem and each.fix)
+        fix = "; ".join(("give the model other weights or inputs", *fixes))
+        message = f"a wrong file would pass: {'; '.join(problems)}; {fix}"
     return CheckResult(check="power", status=status, message=message, metrics=metrics)
 
 
@@ -205,7 +212,7 @@ def _measure_output(checked: CheckedFile, index: int, device_name: str) -> _Outp
     declared_limit = compute_limit(measured, declared_scale)
     declared_share = declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0)
     changed = _measure_changed_share(checked, index, declared_limit) if limit.outside else 1.0
-    overflow, problem = get_overflow(checked.reference, index), ""
+    overflow, problem, fix = get_overflow(checked.reference, index), "", ""
     if not scale and (overflow or not spread):
         problem = f"{subject} has no number but 0{f': {overflow}' if overflow else ''}"
     elif share * _MIN_RATIO > 1:
@@ -220,8 +227,13 @@ def _measure_output(checked: CheckedFile, index: int, device_name: str) -> _Outp
             f"{subject} changes by {spread:.1e} of its size, and the allowed error is "
             f"{declared_share:.1e} of its size ({limit.reason})"
         )
+        fix = _LARGER_INPUTS if any(is_float(each.dtype) for each in checked.spec.inputs) else ""
+    if problem and measured.bound != Bound():
+        fix = "declare a smaller tolerance"
     is_zero = not scale and not overflow
-    return _OutputPower(name=name, spread=spread, problem=problem, limit=share, is_zero=is_zero)
+    return _OutputPower(
+        name=name, spread=spread, problem=problem, limit=share, is_zero=is_zero, fix=fix
+    )
 
 
 def _measure_changed_share(checked: CheckedFile, index: int, limit: Limit) -> float:

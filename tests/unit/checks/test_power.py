@@ -60,8 +60,8 @@ SAME_OUTPUT = "inputs of another seed give the very same "
         (
             subject(1e-9, tolerance=Tolerance(atol=1e-5)),
             "a wrong file would pass: the allowed error of output 'y' is 1.0e+04 of its size "
-            + "(atol 1e-05, rtol 0 from the manifest); give the model other weights or inputs, "
-            + "or a smaller tolerance",
+            + "(atol 1e-05, rtol 0 from the manifest); give the model other weights or inputs; "
+            + "declare a smaller tolerance",
         ),
         (subject(1.0, spread=(7e-5,)), SMALL_CHANGE),
         (subject(1.0, spread=(9e-5,)), ""),
@@ -170,3 +170,17 @@ def test_outputs_without_any_element_prove_nothing() -> None:
 
 def replace_outputs(context: CheckedFile, *outputs: Output) -> CheckedFile:
     return replace(context, spec=context.spec.model_copy(update={"outputs": outputs}))
+
+
+def test_the_fix_is_one_that_helps() -> None:
+    """A tolerance that nobody declared cannot be smaller, and texts have no range."""
+    small = subject(1.0, spread=(7e-5,))
+    assert power(small).message.endswith("such as `fill = { uniform = [-10, 10] }`")
+    declared = subject(1.0, spread=(7e-5,), tolerance=Tolerance(noise=8.0))
+    assert power(declared).message.endswith("or inputs; declare a smaller tolerance")
+    for still in (subject(1.0, spread=(0.0,)), subject(1.0, noise=0.02)):
+        assert power(still).message.endswith("; give the model other weights or inputs")
+    (floats,) = small.spec.inputs
+    inputs = (floats.model_copy(update={"dtype": "int64"}),)
+    whole = replace(small, spec=small.spec.model_copy(update={"inputs": inputs}))
+    assert power(whole).message.endswith("; give the model other weights or inputs")
