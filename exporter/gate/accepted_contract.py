@@ -165,17 +165,18 @@ def _compare_states(
         first, second = (each.contract.get(key) for each in (old, new))
         if serialize(first) == serialize(second):  # NaN is equal to itself
             continue
-        first, second = _keep_differences(first, second)
+        first, second = keep_differences(first, second)
         yield FindingKind.CONTRACT, key, format_change(key, first, second)
 
 
-def _keep_differences(old: Any, new: Any) -> tuple[Any, Any]:
+def keep_differences(old: Any, new: Any) -> tuple[Any, Any]:
     """Return the keys, or the items of lists, that the other value lacks."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = {**old, **new}
         changed = [key for key in keys if serialize(old.get(key)) != serialize(new.get(key))]
         return {key: old.get(key) for key in changed}, {key: new.get(key) for key in changed}
-    if isinstance(old, list) and isinstance(new, list) and any(item not in new for item in old):
+    is_list = isinstance(old, list | tuple) and isinstance(new, list | tuple)
+    if is_list and any(item not in new for item in old):
         return [a for a in old if a not in new], [b for b in new if b not in old]
     return old, new
 

@@ -21,6 +21,7 @@ from exporter.gate.accepted_contract import (
     Change,
     describe_device,
     format_change,
+    keep_differences,
     make_finding,
     serialize,
 )
@@ -136,7 +137,7 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         is_dropped = key in ("weights", "weights_sha256") and not other
         is_other = key in DEFINING_KEYS and not is_dropped
         kind = FindingKind.REDEFINED if is_other else FindingKind.RELAXED
-        yield kind, format_change(name, value, other)
+        yield kind, format_change(name, *keep_differences(value, other))
     for change in _find_lost_sizes(old_spec, new_spec):
         yield FindingKind.RELAXED, change
     for kind, name in sorted(old.hashes):

@@ -233,6 +233,14 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+def test_only_the_items_that_changed_are_shown() -> None:
+    other = DECODER.model_copy(update={"inputs": {"h": "x"}})
+    (change, *_) = find_changes({"chain": (ENCODER, DECODER)}, {"chain": (ENCODER, other)})
+    before, after = change.before, change.after
+    assert before == "chain: id = decoder, inputs = h = encoder.h, outputs = y = y"
+    assert after == "chain: id = decoder, inputs = h = x, outputs = y = y"
+
+
 @pytest.mark.parametrize(("before", "after"), LOOSER)
 def test_a_weaker_promise_is_a_finding_of_each_cell(
     before: dict[str, Any], after: dict[str, Any]
