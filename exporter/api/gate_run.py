@@ -298,13 +298,21 @@ def _judge_initial_weights(
     """Yield the findings, without those that initial weights in place of a file explain.
 
     Errors depend on the weights, so they are not compared. A cell that is better than with the
-    trained weights needs no acceptance, and cannot have one.
+    trained weights needs no acceptance, and cannot have one. Initial values of the links of a chain
+    need not be those of the whole, so it is unavailable.
     """
     initial = {spec.id for spec in manifest.models if spec.lacks_weights}
+    chains = {
+        spec.id
+        for spec in manifest.models
+        if not initial.isdisjoint((spec.id, *(link.id for link in spec.chain))) and spec.chain
+    }
     for each in findings:
-        if each.cell.model not in initial or each.setting:
+        is_harmless = each.kind in (FindingKind.FIXED, FindingKind.BETTER)
+        is_harmless |= each.cell.model in chains and each.kind is FindingKind.NEWLY_UNAVAILABLE
+        if each.cell.model not in initial | chains or each.setting:
             yield each
-        elif each.kind in (FindingKind.FIXED, FindingKind.BETTER) and each.is_blocking:
+        elif is_harmless and each.is_blocking:
             texts = filter(None, ("initial weights", each.message))
             yield replace(each, action="warn", message="; ".join(texts))
         elif each.kind is not FindingKind.ERROR_GROWN:

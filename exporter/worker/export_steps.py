@@ -11,6 +11,7 @@ from typing import TypeAlias
 from exporter.cache.states import read_tool_versions
 from exporter.jobs import OpsetJob
 from exporter.records.record import Stage
+from exporter.worker.diagnosis.links import require_same_initial_weights
 from exporter.worker.export import chain_file, weight_interface
 from exporter.worker.export.attempts import (
     Captures,
@@ -87,6 +88,7 @@ def _check_chain(job: PreparedJob, opset: OpsetJob) -> None:
         try:
             if failure:
                 raise failure
+            require_same_initial_weights(output.job, output.root, job.model)
             with times.measure(Stage.CONVERT):
                 notes = chain_file.write_chain(output.job, part, output.spec)
         except Failure as problem:

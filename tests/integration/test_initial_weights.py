@@ -25,12 +25,44 @@ def largest(run):
     import numpy as np
 
     return float(run(x=np.ones((2, 4), np.float32))["y"].max())
+
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = make_first(), torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def make_first():
+    return torch.nn.Linear(4, 3)
+
+
+def make_second():
+    return torch.nn.Linear(3, 3)
+
+
+def make_second_of_pair():
+    return Pair().second
 """
 _METRIC = 'metric = {{ call = "models.py:largest", least = {} }}'
 
 
 def _format_weights(name: str) -> str:
     return f'weights = "../checkpoints/{name}"'
+
+
+def _format_part(id: str, source: str, part: str) -> str:
+    line = f'weights = {{ file = "../checkpoints/pair.pt", strip = "{part}." }}'
+    return format_entry(id, source, line, x='"batch", 4' if part == "first" else '"batch", 3')
+
+
+def _format_chain(id: str, second: str) -> str:
+    feeds = f'feeds = {{ "{second}.x" = "first.y" }}'
+    chain = f'chain = ["first", "{second}"]'
+    return format_entry(id, "models.py:Pair", _format_weights("pair.pt"), chain, feeds)
 
 
 ENTRIES = "".join(
@@ -46,6 +78,11 @@ ENTRIES = "".join(
         format_entry("baked", "models.py:Baked", _format_weights("net.pt")),
         format_entry("wrong", "models.py:Good", _format_weights("wrong.pt")),
         format_entry("typo", "models.py:Good", 'weights = "typo.pt"'),
+        _format_part("first", "models.py:make_first", "first"),
+        _format_part("second", "models.py:make_second", "second"),
+        _format_part("same", "models.py:make_second_of_pair", "second"),
+        _format_chain("pair", "second"),
+        _format_chain("alike", "same"),
     )
 )
 
@@ -59,11 +96,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state = {"linear.weight": torch.full((3, 4), 7.0), "linear.bias": torch.arange(3.0)}
     for name in ("net.pt", "wrong.pt"):
         torch.save(state, author / "checkpoints" / name)
+    torch.manual_seed(1)
+    parts = {"first": torch.nn.Linear(4, 3), "second": torch.nn.Linear(3, 3)}
+    torch.save(torch.nn.ModuleDict(parts).state_dict(), author / "checkpoints/pair.pt")
     (author / ".gitignore").write_text("build/\ncheckpoints/\n")
     (author / "manifests/tiny.toml").write_text(f"format = 1\n{ENTRIES}")
     run_git(author, "init", "-q", "-b", "main")
-    run_exporter(author, "export", "net", "foreseen", code=0)
-    run_exporter(author, "baseline", "update", "net", "foreseen", "--reason", "trained")
+    run_exporter(author, "export", "net", "foreseen", "pair", code=0)
+    run_exporter(author, "baseline", "update", "net", "foreseen", "pair", "--reason", "trained")
     run_git(author, "add", "-A")
     run_git(author, "commit", "-qm", "accepted")
     root = author.with_name("clone")
@@ -85,7 +125,14 @@ def test_only_a_missing_file_that_git_ignores_is_replaced(clone: Path) -> None:
         "baked": "fail",
         "wrong": "error",
         "typo": "error",
+        "first": "pass",
+        "second": "pass",
+        "same": "pass",
+        "pair": "unavailable",
+        "alike": "pass",
     }
+    text = "the link 'second' has other initial values than the whole: weight, bias; the file"
+    assert records["pair/17/cpu"].message.startswith(text)
     assert "cannot be read" in records["wrong/17/cpu"].message
     assert 'the file "manifests/typo.pt" does not exist' in records["typo/17/cpu"].message
     notes = records["net/17/cpu"].notes
@@ -110,10 +157,12 @@ def test_the_gate_of_a_pull_request_compares_all_but_the_numbers(clone: Path) ->
         [sys.executable, str(script)], check=False, capture_output=True, text=True
     )
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert rows["replaced"] == dict.fromkeys(("net", "foreseen", "baked"), "checkpoints/net.pt")
-    assert ", 3 with initial weights" in rows["verdict"]
+    of_net = {name for name, file in rows["replaced"].items() if file == "checkpoints/net.pt"}
+    assert of_net == {"net", "foreseen", "baked"}
+    assert ", 8 with initial weights" in rows["verdict"]
     findings = {row["subject"]: (row["kind"], row["is_blocking"]) for row in rows["findings"]}
     assert findings["foreseen/17/cpu"] == ("fixed", False)
+    assert findings["pair/17/cpu"] == ("newly unavailable", False)
     assert findings["baked/17/cpu"] == ("new cell, red", True)
     assert "net/17/cpu" not in findings
     text = "**Initial weights**, which prove the export, not the numbers of the trained ones: `net`"
@@ -126,7 +175,7 @@ def test_without_the_option_nothing_is_accepted_published_or_green(
 ) -> None:
     root = shutil.copytree(clone, tmp_path / "clone", symlinks=True)
     gate = run_exporter(root, "gate", "--against", "main", code=1)
-    assert "net/17/cpu: missing" in gate.stdout
+    assert "net/17/cpu, pair/17/cpu: missing" in gate.stdout
     accepted = (root / "reports/baseline/net.json").read_bytes()
     for arguments in ((), ("update", "net", "--reason", "none")):
         run_exporter(root, "baseline", *arguments)

@@ -150,11 +150,8 @@ class _Comparison:
 
     def find_other_weights(self, complete_model: Model) -> str:
         """Return the first link with weights that the whole does not have, or ""."""
-        known = {_digest_tensor(each) for each in _list_weights(complete_model).values()}
         for link_id, model in self.models.items():
-            weights = _list_weights(model)
-            others = [name for name, each in weights.items() if _digest_tensor(each) not in known]
-            if others:
+            if others := _list_other_weights(model, complete_model):
                 text = f"the link '{link_id}' has other weights: {join_names(others)}"
                 return f"{text}; give it those of the whole, by `weights` or the same `seed`"
         return ""
@@ -187,6 +184,28 @@ class _Comparison:
             target = name if index < 0 else quote(f"{session.links[index].id}.{name}")
             feeds.append(f"{target} = {quote(sources.get(value, value))}")
         return f"`feeds = {{ {', '.join(feeds)} }}`"
+
+
+def require_same_initial_weights(job: Job, root: Path, complete_model: Model) -> None:
+    """Compare the weights of links with the whole's, if initial values replace a missing file.
+
+    Raises:
+        Failure: At stage `convert`, if a link has others: the chain is right with the file only.
+    """
+    if not any(spec.lacks_weights for spec in (job.spec, *job.links)):
+        return
+    for spec in job.links:
+        if others := _list_other_weights(load_model(spec, root), complete_model):
+            text = f"the link '{spec.id}' has other initial values than the whole: "
+            text += f"{join_names(others, 2)}; the file of weights has those of both"
+            raise Failure(Stage.CONVERT, text, status=Status.UNAVAILABLE)
+
+
+def _list_other_weights(model: Model, complete_model: Model) -> list[str]:
+    """Return the names of weights of a link that the whole does not have."""
+    known = {_digest_tensor(each) for each in _list_weights(complete_model).values()}
+    weights = _list_weights(model)
+    return [name for name, each in weights.items() if _digest_tensor(each) not in known]
 
 
 def _list_weights(model: Model) -> dict[str, torch.Tensor]:
