@@ -7,7 +7,6 @@ ran before, so their caches are complete.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -23,8 +22,6 @@ SIZES = {1_000: 0.4, 10_000: 1.5}
 #: Limit for the cost of a further cell, relative to a further target.
 TIMES = 5.0
 _OPSETS = 10
-#: Longer than the time for which a changed file is not trusted.
-_MOMENT = 2.2
 
 
 def measured(place: Path, *, quick: bool) -> Section:
@@ -63,12 +60,8 @@ def prepare(place: Path, sizes: Sequence[int]) -> None:
         made_project(place / f"cells{cells}", cells // _OPSETS, f"9..{8 + _OPSETS}")
         ninja_project(place / f"ninja{cells}", cells)
         must(spend([*NINJA, "-C", f"ninja{cells}"], place))
-    time.sleep(_MOMENT)
-    for _ in range(2):  # the first writes the tables, the second the snapshot
-        for cells in sizes:
-            _same_again(place, cells)
-        time.sleep(_MOMENT)
     for cells in sizes:
+        _same_again(place, cells)  # it writes the tables and the snapshot
         if not (place / f"cells{cells}/build/untouched.json").is_file():
             raise AssertionError("an export with nothing to do left no note of it")
 

@@ -31,7 +31,14 @@ from exporter.pipeline.decisions import (
 )
 from exporter.pipeline.device_environments import create_environments
 from exporter.pipeline.engine import Engine, Task, end_jobs
-from exporter.pipeline.noop_snapshot import NoopInputs, collect_inputs, read_filesystem_clock
+from exporter.pipeline.noop_snapshot import (
+    Moment,
+    NoopInputs,
+    collect_inputs,
+    observe_project,
+    read_filesystem_clock,
+    read_next_tick,
+)
 from exporter.pipeline.required_packages import require_packages
 from exporter.pipeline.schedule import Cost, estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.shard_note import write_shard_note
@@ -47,7 +54,24 @@ from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, RunRecord
 from exporter.report.pages.markdown import preload_pages
-from exporter.report.reports_folder import ReportPaths, list_page_inputs, write_reports
+from exporter.report.reports_folder import (
+    ReportPaths,
+    are_pages_unmodified,
+    list_page_inputs,
+    list_pages,
+    write_reports,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noop:
+    """An export after which every cell of the project is up to date."""
+
+    inputs: NoopInputs
+    since: Moment
+    """A time before the first input was read."""
+    checked: Moment
+    """A time before the outputs were compared with their records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +82,10 @@ class ExportResult:
     plan: Plan
     results: Results
     shard: Shard | None = None
-    noop_inputs: NoopInputs | None = None
-    """All inputs, if every cell of the project was up to date."""
+    noop: Noop | None = None
+    """What the next export compares first, if it would run no cell."""
     statistics: StoreStatistics | None = None
     """The use of the store, or None if there is none."""
-    started: int = 0
-    """The time of the build folder's file system before the first input was read."""
     has_tables: bool = True
     """Whether tables were written; not for a part of the cells if others have no result."""
 
@@ -94,11 +116,12 @@ def export(
         KeyboardInterrupt: after the finished cells were stored.
         StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
     """
-    started = 0 if options.build else read_filesystem_clock(root)
+    since = read_filesystem_clock(root)
     # Read.
     loaded = load_layers(root, keep_invalid=True, initial_weights=options.initial_weights)
     manifest = options.adapt(loaded.manifest)
     project = manifest.project
+    start = observe_project(loaded, list_page_inputs(project))
     # Select.
     plan = options.make_plan(manifest, environment)
     # Decide, prove and record.
@@ -107,7 +130,7 @@ def export(
     engine = make_engine(project, options, starter, environment, observer.on_note)
     results = run_plan(manifest, plan, engine, observer, options)
     # Report. The tables of a part would lack the results of all other cells.
-    inputs, has_tables = None, options.selection.is_everything or not results.missing
+    noop, has_tables = None, options.selection.is_everything or not results.missing
     if options.shard:
         build_path = BuildFolder.from_project(project).path
         complete_plan = add_links(make_plan(manifest, options.selection))
@@ -120,18 +143,38 @@ def export(
         is_complete = is_valid and options.selection.is_everything and not results.missing
         # The next export without the option must not use these results.
         is_complete = is_complete and not any(spec.lacks_weights for spec in manifest.models)
-        if is_complete and results.unchanged:
-            inputs = collect_inputs(loaded, results, list_page_inputs(project))
+        checked = since if results.unchanged else read_next_tick(root)
+        if is_complete and (results.unchanged or _is_up_to_date(manifest, plan, results)):
+            inputs = collect_inputs(project, start, results, list_pages(project))
+            if start.is_unchanged(root):
+                noop = Noop(inputs=inputs, since=since, checked=checked)
     return ExportResult(
         manifest=manifest,
         plan=plan,
         results=results,
         shard=options.shard,
-        noop_inputs=inputs,
+        noop=noop,
         statistics=options.store.make_statistics() if options.store else None,
-        started=started,
         has_tables=has_tables and not options.shard and not options.build,
     )
+
+
+def _is_up_to_date(manifest: Manifest, plan: Plan, results: Results) -> bool:
+    """Return whether the next export would run no cell and have these results and pages.
+
+    All records and files are read again: another program may have changed one since the export
+    wrote it.
+    """
+    project = manifest.project
+    folder, by_cell = BuildFolder.from_project(project), results.run.by_cell()
+    stored, validator = StoredRecords(folder), RecordValidator(manifest)
+    if results.restored or decide(plan, stored, validator).to_run:
+        return False
+    records = [stored.get(planned.cell) for planned in plan.to_run]
+    judged = (validator.apply_expectations(each) for each in records if each)
+    has_same = all(by_cell.get(each.cell) == each for each in judged)
+    is_written = _has_text(folder.results, results.run.to_json())
+    return has_same and is_written and are_pages_unmodified(project)
 
 
 def run_plan(
@@ -300,13 +343,16 @@ def _report(observer: BuildObserver, notes: Iterable[str]) -> None:
 def _write_if_changed(run: RunRecord, path: Path) -> None:
     """Write the results. An unchanged file keeps its timestamp, which the no-op check compares."""
     text = run.to_json()
+    if not _has_text(path, text):
+        write_text(path, text)
+
+
+def _has_text(path: Path, text: str) -> bool:
     content = text.encode()
     try:
-        is_same = read_regular_file(path, len(content)) == content
+        return read_regular_file(path, len(content)) == content
     except OSError:
-        is_same = False
-    if not is_same:
-        write_text(path, text)
+        return False
 
 
 def _explain_lost_results(

@@ -166,12 +166,16 @@ def are_pages_unmodified(project: Project) -> bool:
 
 
 def list_page_inputs(project: Project) -> list[Path]:
-    """Return the paths that `write_reports` reads or wrote, except results and manifests."""
+    """Return the paths that `write_reports` reads, except results and manifests."""
     paths = ReportPaths(project)
-    written = (paths.reports / name for name in PagesNote.load(paths.note).pages)
-    sources = (*paths.folders, *list_plugin_folders())
     evidence = find_evidence_path(project)
-    return [*sources, paths.baseline, evidence, paths.note, *written]
+    return [*paths.folders, *list_plugin_folders(), paths.baseline, evidence]
+
+
+def list_pages(project: Project) -> list[Path]:
+    """Return the files that `write_reports` wrote."""
+    paths = ReportPaths(project)
+    return [paths.note, *(paths.reports / name for name in PagesNote.load(paths.note).pages)]
 
 
 def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory) -> str:

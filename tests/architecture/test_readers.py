@@ -22,7 +22,6 @@ ALLOWED = {
     "cache/installed_files.py": "the metadata of packages",
     "cache/states.py": "the metadata of packages",
     "pipeline/required_packages.py": "the metadata of packages",
-    "pipeline/noop_snapshot.py": "a new file",
     "processes/child_call.py": "a private folder of the call",
     "processes/fork_server_client.py": "a log that is written",
     "processes/lifetime.py": "the system",

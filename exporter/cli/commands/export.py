@@ -186,14 +186,14 @@ def export(  # noqa: PLR0913 - one parameter for each option
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         if stats:
             show_statistics(result.manifest.project, result.statistics)
-        if not quiet:
+        if not quiet and not timings:
             save_summary(result, summary)
         return summary.code
 
 
 def save_summary(result: ExportResult, summary: ExportSummary) -> None:
     """Store the summary that the next export prints if no input changes."""
-    if result.noop_inputs:
-        project = result.manifest.project
+    if result.noop:
+        project, noop = result.manifest.project, result.noop
         root = Path(project.root)
-        save_snapshot(root, root / project.build, result.noop_inputs, summary, result.started)
+        save_snapshot(root, root / project.build, noop.inputs, summary, noop.since, noop.checked)

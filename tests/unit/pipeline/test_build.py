@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from exporter import program
 from exporter.cache.states import hash_source, read_package_state
 from exporter.core.errors import RESULTS_NOTE, ExitCode, ExporterError, StoppedByFailure
-from exporter.jobs import Job, JobFolder
+from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Device, Expectation, Link, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import (
@@ -21,6 +22,7 @@ from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
 from exporter.program import run_plan
 from exporter.records.record import Record, Status
+from exporter.report.reports_folder import write_reports
 from exporter.store import Store, StoreLimits
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
@@ -587,3 +589,32 @@ def test_each_record_is_read_once(
     export(project, FakeEngine(finish))
     # The old record, the new one as the engine reports it, and the new one when the job has ended.
     assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}
+
+
+CHANGED_OUTPUTS: dict[str, Callable[[Path], object]] = {
+    "file": lambda build: (build / "tiny/18.onnx").write_text("edit"),
+    "record": lambda build: edit_record(build / "tiny/records/18.cpu.json"),
+    "no record": lambda build: (build / "tiny/records/18.cpu.json").unlink(),
+    "reference": lambda build: (build / "tiny/reference.json").write_text("{}"),
+    "results": lambda build: (build / "results.json").write_text("{}"),
+    "page": lambda build: (build.parent / "reports/COMPATIBILITY.md").write_text("edit"),
+}
+
+
+def edit_record(path: Path) -> None:
+    """Write a record with another result and a right digest."""
+    record = Record.read(path.read_bytes())
+    write_json(path, record.model_copy(update={"notes": ("edit",)}))
+
+
+@pytest.mark.parametrize("name", [None, *CHANGED_OUTPUTS])
+def test_the_next_export_runs_nothing_unless_an_output_changed(
+    tmp_path: Path, name: str | None
+) -> None:
+    of = manifest(tmp_path)
+    plan = make_plan(of)
+    results = run_plan(of, plan, FakeEngine(finish), BuildLog())
+    write_reports(of, results.run)
+    if name:
+        CHANGED_OUTPUTS[name](tmp_path / "build")
+    assert program._is_up_to_date(of, plan, results) == (name is None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +22,12 @@ from exporter.cache.states import (
 )
 from exporter.core.errors import ExportSummary
 from exporter.pipeline.noop_snapshot import (
+    Moment,
     NoopInputs,
+    _observe,
     load_snapshot,
     read_filesystem_clock,
+    read_next_tick,
     save_snapshot,
 )
 from tests.distributions import write_distribution
@@ -59,10 +62,9 @@ def make_inputs(project: Path) -> NoopInputs:
     return NoopInputs(
         files={
             "": ["pyproject.toml"],
-            "build/net": ["18.onnx"],
-            "build/s0": [".", "in.pb"],
             str(project): ["pyproject.toml"],
         },
+        outputs={"build/net": ["18.onnx"], "build/s0": [".", "in.pb"]},
         absent=["build/.work"],
         trees=["manifests", "templates"],
         listings={"manifests/*.py": hash_source(project / "manifests/*.py")},
@@ -78,10 +80,28 @@ def make_inputs(project: Path) -> NoopInputs:
     )
 
 
-def save(project: Path, read: NoopInputs | None = None, since: int | None = None) -> None:
+def save(
+    project: Path,
+    read: NoopInputs | None = None,
+    since: Moment | None = None,
+    checked: Moment | None = None,
+) -> None:
+    now = read_filesystem_clock(project)
+    later = replace(now, changed=now.changed + LATER)
+    since = since or later
     build = project / "build"
-    began = read_filesystem_clock(project) + LATER if since is None else since
-    save_snapshot(project, build, read or make_inputs(project), SUMMARY, began)
+    save_snapshot(
+        project,
+        build,
+        read or make_inputs(project),
+        SUMMARY,
+        since,
+        checked or max_of(since, later),
+    )
+
+
+def max_of(first: Moment, other: Moment) -> Moment:
+    return max(first, other, key=lambda moment: moment.changed)
 
 
 def test_the_summary_is_loaded_if_nothing_changed(project: Path) -> None:
@@ -219,21 +239,90 @@ def test_bytecode_of_python_is_ignored(project: Path) -> None:
     assert load_snapshot(project) == SUMMARY
 
 
-def test_a_change_during_the_export_prevents_the_snapshot(project: Path) -> None:
-    began = read_filesystem_clock(project)
-    time.sleep(0.02)
-    CHANGES["edited"](project)
-    save(project, since=began)
-    assert not (project / "build/untouched.json").exists()
+def was_saved(project: Path) -> bool:
+    return (project / "build/untouched.json").exists()
 
 
-def test_a_change_before_the_export_or_an_unknown_clock_prevents_the_snapshot(
-    project: Path,
+def edit_in_place(path: Path) -> None:
+    """Edit a file so that its size and its modification time stay."""
+    before = path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("file", ["manifests/a.toml", "manifests/net.py", "pyproject.toml"])
+def test_an_input_that_changed_during_the_export_prevents_the_snapshot(
+    project: Path, file: str
 ) -> None:
-    assert read_filesystem_clock(project / "none") == 0
-    for since in (read_filesystem_clock(project), 0):
-        save(project, since=since)
-        assert not (project / "build/untouched.json").exists()
+    began = read_next_tick(project)
+    edit_in_place(project / file)
+    save(project, since=began)
+    assert not was_saved(project)
+    save(project, since=read_next_tick(project))
+    assert was_saved(project)
+
+
+@pytest.mark.parametrize("file", ["build/net/18.onnx", "build/s0/in.pb"])
+def test_an_output_is_written_during_the_export_but_unchanged_since_its_comparison(
+    project: Path, file: str
+) -> None:
+    began = read_next_tick(project)
+    (project / file).write_text("two")
+    save(project, since=began, checked=began)
+    assert not was_saved(project)
+    checked = read_next_tick(project)
+    edit_in_place(project / file)
+    save(project, since=began, checked=checked)
+    assert not was_saved(project)
+    save(project, since=began, checked=read_next_tick(project))
+    assert load_snapshot(project) == SUMMARY
+    edit_in_place(project / file)
+    assert load_snapshot(project) is None
+
+
+def test_a_change_at_the_same_tick_prevents_the_snapshot(project: Path) -> None:
+    newest = (project / "pyproject.toml").stat().st_ctime_ns
+    newest = max(newest, (project / "manifests/net.py").stat().st_ctime_ns)
+    now = read_next_tick(project)
+    save(project, since=replace(now, changed=newest))
+    assert not was_saved(project)
+    save(project, since=replace(now, changed=newest + 1))
+    assert was_saved(project)
+
+
+def test_a_file_with_another_clock_must_be_much_older(project: Path) -> None:
+    now = read_next_tick(project)
+    save(project, since=replace(now, device=now.device + 1))
+    assert not was_saved(project)
+    later = replace(now, device=now.device + 1, changed=now.changed + 2_100_000_000)
+    save(project, since=later, checked=later)
+    assert was_saved(project)
+
+
+def test_a_clock_that_was_set_back_or_does_not_exist_prevents_the_snapshot(project: Path) -> None:
+    now = read_next_tick(project)
+    save(project, since=now, checked=replace(now, steady=now.steady + 100_000_000))
+    save(project, since=replace(now, changed=0), checked=now)
+    assert not was_saved(project)
+    save(project, since=now, checked=replace(now, steady=now.steady + 10_000_000))
+    assert was_saved(project)
+
+
+def test_the_clock_needs_no_build_folder_and_leaves_no_file(project: Path) -> None:
+    before = sorted(project.rglob("*"))
+    assert read_filesystem_clock(project / "none").device == project.stat().st_dev
+    assert read_filesystem_clock(project).changed < read_next_tick(project).changed
+    assert sorted(project.rglob("*")) == before
+
+
+def test_a_folder_with_other_files_that_are_as_old_is_a_change(project: Path) -> None:
+    shutil.copytree(project / "manifests", project / "others")
+    (project / "others/a.toml").write_text("two")
+    start = _observe(project, replace(make_inputs(project), outputs={}))
+    assert start.is_unchanged(project)
+    (project / "manifests").rename(project / "former")
+    (project / "others").rename(project / "manifests")
+    assert not start.is_unchanged(project)
 
 
 @pytest.mark.parametrize(
