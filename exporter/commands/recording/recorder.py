@@ -255,7 +255,8 @@ class _Draft:
             problem += "; the script trains before its export, so no export runs it again: move "
             problem += "the class, or a function that builds the model, to a module of its own"
         elif not finals:
-            problem += "; move it to its module, or export in a script of the project"
+            problem += "; move it to its module, or export in a script of the project, which an "
+            problem += "entry can run again"
         return PreparedEntry(id=self.id, problem=problem), ()
 
     def _list_sources(self, observation: Observation, folder: Path) -> list[Source]:

@@ -30,6 +30,10 @@ class Inexpressible(Exception):
     """A value has no Python expression; the text is the reason."""
 
 
+class _UnknownValue(Inexpressible):
+    """An argument of a class that nothing here can write."""
+
+
 class Describer:
     """Describes modules by the observed calls of their constructors, by `id` of the module."""
 
@@ -136,13 +140,28 @@ class Describer:
                 text = self._call("functools.partial", (value.func, *value.args), value.keywords)
             case torch.nn.Module():
                 outer, self._scope = self._scope, sys.modules.get(type(value).__module__)
-                text = self._call(self._refer(type(value)), *self._find_call(value))
+                text = self._call_constructor(value)
                 self._scope = outer
             case _:
                 text = self._express_object(value)
         if text.startswith("torch."):
             self._modules["torch"] = ""
         return text
+
+    def _call_constructor(self, model: torch.nn.Module) -> str:
+        call = self._find_call(model)
+        try:
+            return self._call(self._refer(type(model)), *call)
+        except _UnknownValue:
+            for key, value in (_bind(type(model), *call) or {}).items():
+                try:
+                    self._express(value)
+                except _UnknownValue as failure:
+                    if isinstance(value, torch.nn.Module):
+                        raise  # it has named its own argument
+                    text = f"`{key}` of {type(model).__qualname__}: {failure}"
+                    raise _UnknownValue(text) from None
+            raise
 
     def _express_constant(self, value: Any) -> str:
         """Return the name of a long value that the module of the class defines, or its items."""
@@ -199,7 +218,7 @@ class Describer:
             "SimpleNamespace",
         ):
             return self._call(self._refer(cls), (), vars(value))
-        raise Inexpressible(f"a value of the class {cls.__qualname__} has no expression")
+        raise _UnknownValue(f"a value of the class {cls.__qualname__} has no expression")
 
     def _refer(self, value: Any) -> str:
         module, name = self._name(value)

@@ -112,14 +112,23 @@ def test_modules_are_nested_calls() -> None:
     ("value", "reason"),
     [
         (lambda x: x, "a lambda has no name that can be imported"),
-        (object(), "a value of the class object has no expression"),
-        (Fixed({"a": 1, "b": 2}), "a value of the class Fixed has no expression"),
-        (torch.zeros(1000), "a value of the class Tensor has no expression"),
+        (object(), "`value` of Net: a value of the class object has no expression"),
+        (Fixed({"a": 1, "b": 2}), "`value` of Net: a value of the class Fixed has no expression"),
+        (torch.zeros(1000), "`value` of Net: a value of the class Tensor has no expression"),
     ],
 )
 def test_a_value_without_an_expression_has_a_reason(value: object, reason: str) -> None:
     content = describe(value)
     assert (content["init"], content["reason"]) == (None, reason)
+
+
+def test_the_argument_without_an_expression_is_that_of_the_inner_module() -> None:
+    """A wrapper for the export has the model, which got an example of its inputs."""
+    inner, outer = Net(), Net()
+    pairs = ((inner, object()), (outer, inner))
+    calls = {id(net): ConstructorCall(weakref.ref(net), (each,), {}) for net, each in pairs}
+    reason = "`value` of Net: a value of the class object has no expression"
+    assert Describer(calls).describe(outer)["reason"] == reason
 
 
 def test_a_configuration_is_described_as_it_was_passed() -> None:
