@@ -118,6 +118,46 @@ def _decoder(
     )  # fmt: skip
 
 
+#: The states of Mamba's two layers; a convolution and attention of LFM2.
+_MAMBA = {f"{n}.{kind}_state": ("batch", 32, 4) for n in (0, 1) for kind in ("conv", "recurrent")}
+_LFM2 = {"0.conv_state": ("batch", 16, 3)} | {
+    f"1.{kind}": ("batch", 2, "past", 4) for kind in ("key", "value")
+}
+
+
+def _states(
+    name: str,
+    story: str,
+    source: str,
+    states: Mapping[str, tuple[str | int, ...]],
+    verdict: Verdict = SOUND,
+    **fields: Any,
+) -> Trap:
+    """Return the trap of an entry whose file takes one token and its states."""
+    positions = [_tokens("position_ids", "batch", 1, fill=_EARLY)] if source == "lfm2" else []
+    inputs = (
+        _tokens("input_ids", "batch", 1),
+        *positions,
+        *(declare_input(f"past_key_values.{n}", *dims) for n, dims in states.items()),
+    )
+    renamed = {n: ["total" if d == "past" else d for d in dims] for n, dims in states.items()}
+    outputs = (
+        declare_output("logits", "batch", 1, 64),
+        *(declare_output(f"present.{n}", *dims) for n, dims in renamed.items()),
+    )
+    feeds = _TOKENS | {f"present.{n}": f"past_key_values.{n}" for n in states}
+    trap = _generator(
+        name, story, source, Generate(steps=8), (inputs, outputs), verdict,
+        rollout=Rollout(steps=8, feeds=feeds), **fields,
+    )  # fmt: skip
+    rule = SizeRule(kind="sum", operands=("past", 1))
+    axes = tuple(
+        a.model_copy(update={"example": 8, "rule": rule}) if a.name == "total" else a
+        for a in trap.spec.axes
+    )
+    return replace(trap, spec=trap.spec.model_copy(update={"axes": axes}))
+
+
 def _vary(trap: Trap, name: str, tokens: float, **compare: float) -> Trap:
     """Return the trap of a variant by a pass, which promises a share of equal tokens."""
     compared = {"compare": Comparator.model_validate(compare)}
@@ -289,6 +329,24 @@ GENERATORS = (
         for name, story, feeds in (
             ("with exchanged caches", "keys are fed as values", _SWAPPED),
             ("without a cache", "the loop feeds tokens only", _TOKENS),
+        )
+    ),
+    _states("transformers: a step of Mamba", "a prompt token by token", "mamba", _MAMBA),
+    _states("transformers: a step of LFM2", "a state, and a cache that grows", "lfm2", _LFM2),
+    *(
+        _states(
+            f"transformers: a step of Mamba, {kind}",
+            story,
+            "mamba",
+            _MAMBA,
+            parity("parity", "output '"),
+            init={"kind": kind},
+        )
+        for kind, story in (
+            ("stale", "the file returns the states that it got"),
+            ("exchanged", "the file exchanges the states of two layers"),
+            ("mirrored", "the file shifts the state of a convolution in the other direction"),
+            ("one row", "the file takes the state of the first row for all rows"),
         )
     ),
     _pair("transformers: the decoder of T5", "positions are distances", "t5"),

@@ -113,6 +113,30 @@ class ChangedMistral(transformers.MistralForCausalLM):
             self.config.sliding_window = window
 
 
+class ChangedMamba(transformers.MambaForCausalLM):
+    """Its file reads or returns other states of convolutions and linear attention."""
+
+    kind = ""
+
+    @wraps(transformers.MambaForCausalLM.forward)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        layers = _find_cache(kwargs).layers if is_exporting() else []
+        old = [layer.conv_states[0].clone() for layer in layers]
+        if layers and self.kind == "mirrored":
+            layers[0].conv_states[0] = old[0].flip(-1)
+        if layers and self.kind == "one row":
+            layers[1].recurrent_states[0] = layers[1].recurrent_states[0][:1].expand_as(old[1])
+            layers[1].recurrent_states[0] = layers[1].recurrent_states[0].clone()
+        returned = super().forward(*args, **kwargs)
+        for layer, before in zip(layers, old, strict=True):
+            if self.kind == "stale":
+                layer.conv_states[0] = before
+        if layers and self.kind == "exchanged":
+            states = [layer.recurrent_states[0] for layer in layers]
+            layers[0].recurrent_states[0], layers[1].recurrent_states[0] = reversed(states)
+        return returned
+
+
 class LimitedGPT2(transformers.GPT2LMHeadModel):
     """A condition on the size of the cache, which a file has only once."""
 
@@ -154,6 +178,25 @@ def mistral(kind: str = "") -> transformers.PreTrainedModel:
     model = ChangedMistral(config)
     model.kind = kind
     return _scale(model)
+
+
+def mamba(kind: str = "") -> transformers.PreTrainedModel:
+    config = transformers.MambaConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=2, state_size=4, pad_token_id=0
+    )
+    model = ChangedMamba(config)
+    model.kind = kind
+    return _scale(model)
+
+
+def lfm2() -> transformers.PreTrainedModel:
+    """Return a model with a convolution and attention, whose cache has both."""
+    config = transformers.Lfm2Config(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        layer_types=["conv", "full_attention"], pad_token_id=0,
+    )  # fmt: skip
+    return _scale(transformers.Lfm2ForCausalLM(config))
 
 
 class ChangedBart(transformers.BartForConditionalGeneration):
