@@ -162,14 +162,15 @@ def _prepare(root: Path) -> Acceptance:
 
 
 def _select_cells(patterns: Sequence[str], acceptance: Acceptance) -> frozenset[CellId]:
-    """Return the cells of the manifests or of the baseline that the patterns match.
+    """Return the cells of the manifests or of the baseline, also removed ones, of the patterns.
 
     A cell without a finding is allowed, because a reason may explain a weaker contract.
 
     Raises:
         ExporterError: NOTHING_SELECTED if a pattern matches no cell.
     """
-    cells = acceptance.planned | acceptance.before.by_cell().keys()
+    before = acceptance.before
+    cells = acceptance.planned | before.by_cell().keys() | before.dropped.keys()
     models = {cell.model for cell in cells}
     problems = [
         Problem(

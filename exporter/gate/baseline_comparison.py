@@ -398,7 +398,11 @@ def accept_all(
     states: Mapping[str, AcceptedModel],
     gate: Gate,
 ) -> Baseline:
-    """Accept every current outcome; the reason of a removed cell stays until the cell is back."""
+    """Accept every current outcome.
+
+    A removed cell stays until it is back, with its reason or without one, so that a later
+    command can name it.
+    """
     known = before.by_cell()
     policies = {
         model_id: gate.find_policy(model_id) for model_id in {cell.model for cell in current}
@@ -412,7 +416,8 @@ def accept_all(
             and has_same_figures(old, after, policies[cell.model])
         )
         outcomes.append(old if old is not None and is_unchanged else after)
-    dropped = {cell: text for cell, text in before.dropped.items() if cell not in current}
+    reasons = {**dict.fromkeys(known, ""), **before.dropped}
+    dropped = {cell: text for cell, text in reasons.items() if cell not in current}
     return build_baseline(outcomes, {**before.models, **states}.__getitem__, dropped)
 
 

@@ -52,6 +52,27 @@ def test_one_cell_is_accepted_and_the_gate_blocks_the_other(project: Path) -> No
     assert "net/18" not in gate.stdout
 
 
+def test_a_removed_cell_gets_its_reason_after_the_baseline_of_all(project: Path) -> None:
+    (path,) = (project / "manifests").glob("*.toml")
+    text = path.read_text(encoding="utf-8")
+    assert "opsets = [17, 18]" in text
+    path.write_text(text.replace("opsets = [17, 18]", "opsets = [18]"), encoding="utf-8")
+    write_results(project, Status.PASS)
+    for command in (
+        ("baseline",),
+        ("baseline", "update", "net/17/cpu", "--reason", "no user has 17"),
+        ("baseline", "update", "net/17/*", "--reason", "no user has 17, see #1"),
+        ("baseline",),
+    ):
+        run_exporter(project, *command, code=0)
+    dropped = read_baseline(project / "reports/baseline").dropped
+    assert key_by_text(dropped) == {"net/17/cpu": "no user has 17, see #1"}
+    path.write_text(text, encoding="utf-8")
+    write_results(project, Status.PASS)
+    run_exporter(project, "baseline", code=0)
+    assert read_baseline(project / "reports/baseline").dropped == {}
+
+
 def test_updates_at_the_same_time_are_all_stored(project: Path) -> None:
     """Each one reads the baseline, and writes it with one more reason."""
     with build_folder.BuildFolder(project / "build").lock_committed_files():

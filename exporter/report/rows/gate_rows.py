@@ -23,6 +23,7 @@ from exporter.gate.finding import (
 )
 from exporter.manifest import FindingKind, Gate, GatePolicy, Manifest, Project
 from exporter.manifest.resolved.policy import LIMITS
+from exporter.manifest.rules.layers import UNTRACKED_SECTION
 from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
@@ -371,7 +372,7 @@ def format_ratio(ratio: float) -> str:
 def _describe_cost(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     """Return how much of the old limit a wider tolerance uses, or what a lost promise costs."""
     model_id = findings[0].cell.model
-    if findings[0].kind is FindingKind.REMOVED and facts is not _NOTHING:
+    if findings[0].kind is FindingKind.REMOVED and model_id in facts.manifest.by_id:
         runtime = _compare_figures(model_id, facts).get("runtime", "")
         cost = f"the files load in ONNX Runtime from {runtime}; " if "→" in runtime else ""
         return f"{cost}`consumers` in an entry promises the oldest release"
@@ -413,6 +414,11 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     if len(_list_invalid(losses, facts)) == len(losses):
         command = format_command(facts.manifest.project.command, "check")
         return f"correct the entry: `{command}` lists its problems"
+    absent = facts.manifest.missing_files
+    lacking = {model_id: name for name, models in absent.items() for model_id in models}
+    if all(each.cell.model in lacking and not each.setting for each in losses):
+        names = dict.fromkeys(lacking[each.cell.model] for each in losses)
+        return f"fetch {join_names([*names], _LISTED_KINDS)} first: see {UNTRACKED_SECTION}"
     settings = [each for each in losses if each.setting]
     final = [each for each in losses if not _may_accept(each, facts)]
     unexplained = [
@@ -442,10 +448,14 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
 
 
 def _list_invalid(findings: Iterable[GateFinding], facts: GateFacts) -> list[CellId]:
-    """Return the cells whose entry is invalid, of findings without a setting."""
-    specs = facts.manifest.by_id
-    cells = [each.cell for each in findings if not each.setting]
-    return [cell for cell in cells if cell.model in specs and specs[cell.model].problems]
+    """Return the cells whose entry is invalid, of findings without a setting.
+
+    An entry is valid if only its file of weights is missing here.
+    """
+    specs, absent = facts.manifest.by_id, facts.manifest.missing_files
+    valid = {model_id for models in absent.values() for model_id in models}
+    cells = [each.cell for each in findings if not each.setting and each.cell.model in specs]
+    return [cell for cell in cells if len(specs[cell.model].problems) > (cell.model in valid)]
 
 
 def _may_accept(finding: GateFinding, facts: GateFacts) -> bool:

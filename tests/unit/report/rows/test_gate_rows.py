@@ -18,7 +18,7 @@ from exporter.gate.finding import Cause, read_change
 from exporter.manifest import Action, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
 from exporter.manifest.resolved.policy import FINDINGS
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
-from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Status
+from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Stage, Status
 from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import (
     FindingRow,
@@ -305,6 +305,36 @@ def test_a_loss_has_a_next_step(record: Record, state: dict[str, Any], decision:
     decisions = [row.decision for row in gate(record, **state).findings]
     assert len(decisions) == bool(decision)
     assert all(decision in each for each in decisions)
+
+
+INVALID = NET.model_copy(update={"problems": ("manifests/vision.toml:8: opsets: wrong",)})
+
+
+@pytest.mark.parametrize(
+    ("absent", "problems", "step", "command"),
+    [
+        ((), 1, "correct the entry: `exporter check` lists its problems", "exporter check"),
+        (
+            ("net",),
+            1,
+            "fetch checkpoints/a.pt first: see docs/ci.md,",
+            "exporter export 'net/18/cpu'",
+        ),
+        (("net",), 2, "correct the entry: `exporter check` lists its problems", "exporter check"),
+    ],
+)
+def test_the_next_step_of_an_invalid_entry_accepts_nothing(
+    absent: tuple[str, ...], problems: int, step: str, command: str
+) -> None:
+    spec = INVALID.model_copy(update={"problems": INVALID.problems * problems})
+    missing = {"checkpoints/a.pt": absent} if absent else {}
+    manifest = make_manifest(spec, OTHER).model_copy(update={"missing_files": missing})
+    rows = gate(
+        make_record("net/18/cpu", "error", message=INVALID.problems[0], stage=Stage.SOURCE),
+        manifest=manifest,
+    )
+    assert rows.next.startswith(step)
+    assert [row.commands for row in rows.findings] == [(command,)]
 
 
 FORESEE = "or foresee it, with a reason: `expect = [{"
