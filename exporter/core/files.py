@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
@@ -75,10 +75,8 @@ def read_regular_file(path: Path, limit: int, *, may_be_link: bool = False) -> b
 _COPY_CHUNK = 1 << 23
 
 
-def copy_file(source: Path, target: Path, on_chunk: Callable[[], None] = lambda: None) -> None:
+def copy_file(source: Path, target: Path) -> None:
     """Create `target` with the content of `source`; btrfs and XFS share the blocks.
-
-    `on_chunk` is called after each part of a large file.
 
     Raises:
         OSError: if `source` cannot be read, or `target` exists or cannot be written.
@@ -87,10 +85,9 @@ def copy_file(source: Path, target: Path, on_chunk: Callable[[], None] = lambda:
         # A system or a file system may lack the call. Both files keep the position.
         with suppress(OSError, AttributeError):
             while os.copy_file_range(reader.fileno(), writer.fileno(), _COPY_CHUNK):
-                on_chunk()
+                pass
         while chunk := reader.read(_COPY_CHUNK):
             writer.write(chunk)
-            on_chunk()
 
 
 def leads_out_of_checkout(path: Path) -> bool:
