@@ -34,7 +34,7 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.model_kinds import Model
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import run_model
+from exporter.worker.reference.eager_run import run_model, to_value
 
 #: The samples whose links are compared, and the other connections that are tried.
 _MOST_SAMPLES, _MOST_TRIES = 16, 200
@@ -65,6 +65,9 @@ def explain_chain(
     wrong = [sample for sample in samples if not comparison.is_right(session, sample)]
     if not wrong:
         return  # a loop or a metric can be wrong although each run is right
+    if all(comparison.are_modules_right(session, sample) for sample in wrong[:_MOST_SAMPLES]):
+        yield {"message": f"{_ERRORS_ADD_UP}; {record.message}"}
+        return
     text = comparison.find_other_weights(opset_export.model)
     if not text:
         feeds = comparison.find_right_feeds(session, wrong)
@@ -73,6 +76,10 @@ def explain_chain(
 
 
 _ALL_RIGHT = "each link is right on what it gets, and the chain is another model than `source`"
+_ERRORS_ADD_UP = (
+    "each link is right on what it gets, and so are their PyTorch modules one after the other: the "
+    "errors of the files add up; tighten `tolerance` of the links, or declare one for the chain"
+)
 _NO_FEEDS = "no exchange of feeds repairs it; compare `feeds` with the code of `source`"
 
 
@@ -115,10 +122,12 @@ class _Comparison:
         written = ModelSpec.find(contract, PROJECT_LIMIT) if declared.inputs_from else None
         return (written or declared).resolve_cell(self.checked.opset, self.device.name)
 
-    def _compare(
-        self, spec: ModelSpec, inputs: Mapping[str, Array], outputs: Sequence[OnnxValue]
-    ) -> str:
-        """Return how the outputs of a link's file differ from those of its module, or ""."""
+    def _run_module(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> list[OnnxValue]:
+        """Return the outputs of a link's PyTorch module.
+
+        Raises:
+            Failure: If it rejects the inputs.
+        """
         if spec.id not in self.models:
             model = load_model(spec, self.root)
             self.models[spec.id] = wrap_with_call_objects(model, spec, self.root)
@@ -126,14 +135,16 @@ class _Comparison:
             item.name: from_numpy(inputs[item.name], is_complex=item.is_complex)
             for item in spec.inputs
         }
+        return [to_value(each) for each in run_model(self.models[spec.id], spec, tensors)]
+
+    def _compare(
+        self, spec: ModelSpec, inputs: Mapping[str, Array], outputs: Sequence[OnnxValue]
+    ) -> str:
+        """Return how the outputs of a link's file differ from those of its module, or ""."""
         try:
-            returned = run_model(self.models[spec.id], spec, tensors)
+            expected = self._run_module(spec, inputs)
         except Failure as failure:
             return f"its PyTorch module fails on what it gets: {failure.message}"
-        expected = tuple(
-            [to_numpy(item) for item in value] if isinstance(value, list) else to_numpy(value)
-            for value in returned
-        )
         folder = JobFolder(Path(self.job.build) / spec.id)
         reference = Reference.find(folder.reference, PROJECT_LIMIT)
         if reference is None or len(expected) != len(outputs):
@@ -141,12 +152,33 @@ class _Comparison:
         checked = CheckedFile(
             folder=folder, opset=self.checked.opset, spec=spec, reference=reference, root=self.root
         )
-        data = SampleData(inputs=inputs, outputs=expected, float64_outputs=(None,) * len(expected))
+        data = SampleData(
+            inputs=inputs, outputs=tuple(expected), float64_outputs=(None,) * len(expected)
+        )
         declared = next(each for each in reference.samples if each.kind == "declared")
         sample = declared.model_copy(update={"exact": False, "undefined": (), "noise": ()})
         compared = compare_values(outputs, data, sample, checked, self.device.name)
         problems = [f"{name}: {each.problem}" for name, each in compared if each.problem]
         return problems[0] if problems else ""
+
+    def are_modules_right(self, session: ChainSession, sample: Sample) -> bool:
+        """Return whether the links' PyTorch modules, connected as the files, give the whole."""
+        data = self.checked.read(sample)
+        values: dict[str, OnnxValue] = dict(data.inputs)
+        for link in session.links:
+            spec = self._find_spec(link.id)
+            inputs = {name: np.asarray(values[source]) for name, source in link.inputs.items()}
+            try:
+                outputs = self._run_module(spec, inputs)
+            except Failure:
+                return False
+            values |= {
+                link.outputs[item.name]: value
+                for item, value in zip(spec.outputs, outputs, strict=False)
+            }
+        outputs = [values[name] for name in session.sources if name in values]
+        compared = compare_values(outputs, data, sample, self.checked, self.device.name)
+        return len(outputs) == len(session.sources) and not any(c.problem for _, c in compared)
 
     def find_other_weights(self, complete_model: Model) -> str:
         """Return the first link with weights that the whole does not have, or ""."""
