@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -123,11 +125,8 @@ def check_determinism(checked: CheckedFile, *_: object) -> CheckResult:
 
 #: The output and its change must be larger than the allowed error by this factor.
 _MIN_RATIO = 10.0
-#: The fix for outputs that hardly change, which is usual for weights without a training.
-_LARGER_INPUTS = (
-    "outputs that hardly depend on the inputs are usual with initial weights: load trained ones, "
-    "or declare larger inputs, such as `fill = { uniform = [-10, 10] }`"
-)
+#: A message proposes inputs that are at most this many times larger.
+_LARGEST_FACTOR = 10**4
 #: A wrong file must change more elements than `outside` excludes, by this factor.
 _MIN_SHARE = 2.0
 
@@ -141,8 +140,10 @@ class _OutputPower:
     """The change from the declared sample, as a share of the scale; None if unknown."""
     problem: str = ""
     """How a wrong output would pass."""
-    fix: str = ""
-    """What removes it, if only this problem has that."""
+    is_declared: bool = False
+    """Whether the manifest declares the tolerance."""
+    factor: float = 0.0
+    """How many times larger its change must be; 0 if that is not its problem."""
     limit: float | None = None
     """The allowed error as a share of the scale; None without a tolerance of floats."""
     is_empty: bool = False
@@ -185,10 +186,23 @@ def check_power(checked: CheckedFile, _: Session, device_name: str) -> CheckResu
     status, message = Status.PASS, ""
     if problems:
         status = Status.INCONCLUSIVE
-        fixes = dict.fromkeys(each.fix for each in outputs if each.problem and each.fix)
-        fix = "; ".join(("give the model other weights or inputs", *fixes))
+        fix = "; ".join(("give the model other weights or inputs", *_list_fixes(checked, outputs)))
         message = f"a wrong file would pass: {'; '.join(problems)}; {fix}"
     return CheckResult(check="power", status=status, message=message, metrics=metrics)
+
+
+def _list_fixes(checked: CheckedFile, outputs: Sequence[_OutputPower]) -> Iterator[str]:
+    """Yield what removes some of the problems only."""
+    if any(each.problem and each.is_declared for each in outputs):
+        yield "declare a smaller tolerance"
+    if factor := max((each.factor for each in outputs), default=0.0):
+        fix = "outputs that hardly depend on the inputs are usual with initial weights: load "
+        fix += "trained ones"
+        # Such a network is linear, nearly.
+        size = 10 ** math.ceil(math.log10(2 * factor))
+        if size <= _LARGEST_FACTOR and any(is_float(each.dtype) for each in checked.spec.inputs):
+            fix += f", or declare inputs that are {size} times larger by `fill`"
+        yield fix
 
 
 def _measure_output(checked: CheckedFile, index: int, device_name: str) -> _OutputPower:
@@ -208,11 +222,12 @@ def _measure_output(checked: CheckedFile, index: int, device_name: str) -> _Outp
     declared = (sample.scales[index] for sample in samples if sample.kind == "declared")
     declared_scale = next(declared, 0.0)
     limit = compute_limit(measured, scale)
+    is_declared = measured.bound != Bound()
     share = limit.allowed_error(scale) / scale if scale else 0.0
     declared_limit = compute_limit(measured, declared_scale)
     declared_share = declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0)
     changed = _measure_changed_share(checked, index, declared_limit) if limit.outside else 1.0
-    overflow, problem, fix = get_overflow(checked.reference, index), "", ""
+    overflow, problem, factor = get_overflow(checked.reference, index), "", 0.0
     if not scale and (overflow or not spread):
         problem = f"{subject} has no number but 0{f': {overflow}' if overflow else ''}"
     elif share * _MIN_RATIO > 1:
@@ -227,12 +242,16 @@ def _measure_output(checked: CheckedFile, index: int, device_name: str) -> _Outp
             f"{subject} changes by {spread:.1e} of its size, and the allowed error is "
             f"{declared_share:.1e} of its size ({limit.reason})"
         )
-        fix = _LARGER_INPUTS if any(is_float(each.dtype) for each in checked.spec.inputs) else ""
-    if problem and measured.bound != Bound():
-        fix = "declare a smaller tolerance"
+        factor = 0.0 if is_declared else declared_share * _MIN_RATIO / spread
     is_zero = not scale and not overflow
     return _OutputPower(
-        name=name, spread=spread, problem=problem, limit=share, is_zero=is_zero, fix=fix
+        name=name,
+        spread=spread,
+        problem=problem,
+        limit=share,
+        is_zero=is_zero,
+        is_declared=is_declared,
+        factor=factor,
     )
 
 

@@ -175,7 +175,11 @@ def replace_outputs(context: CheckedFile, *outputs: Output) -> CheckedFile:
 def test_the_fix_is_one_that_helps() -> None:
     """A tolerance that nobody declared cannot be smaller, and texts have no range."""
     small = subject(1.0, spread=(7e-5,))
-    assert power(small).message.endswith("such as `fill = { uniform = [-10, 10] }`")
+    assert power(small).message.endswith("declare inputs that are 10 times larger by `fill`")
+    two = subject(1.0, 1.0, spread=(7e-5, 1e-6))
+    assert power(two).message.endswith("declare inputs that are 1000 times larger by `fill`")
+    constant = subject(1.0, spread=(1e-12,))
+    assert power(constant).message.endswith("are usual with initial weights: load trained ones")
     declared = subject(1.0, spread=(7e-5,), tolerance=Tolerance(noise=8.0))
     assert power(declared).message.endswith("or inputs; declare a smaller tolerance")
     for still in (subject(1.0, spread=(0.0,)), subject(1.0, noise=0.02)):
@@ -183,4 +187,4 @@ def test_the_fix_is_one_that_helps() -> None:
     (floats,) = small.spec.inputs
     inputs = (floats.model_copy(update={"dtype": "int64"}),)
     whole = replace(small, spec=small.spec.model_copy(update={"inputs": inputs}))
-    assert power(whole).message.endswith("; give the model other weights or inputs")
+    assert power(whole).message.endswith("are usual with initial weights: load trained ones")
