@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from exporter.commands.recording.file_changes import FileChange, read_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import require_inside_checkout
-from exporter.core.text import find_origin, format_requirement
+from exporter.core.text import find_origin, format_requirement, join_names
 from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table, read_toml_text
 from exporter.report.pages.templates import render_script
 
@@ -27,10 +29,20 @@ manifests = "manifests"  # folder of the TOML files
 reports = "reports"      # folder of the tables and the baseline; commit it
 build = "build"          # folder of the ONNX files; git ignores it
 """
+#: The number of names that a note lists.
+_LISTED = 4
 #: The list of the projects in a workflow of several, and its items.
 _FOLDERS = re.compile(r"\s+(- )?(folder|FOLDER):\s*(#.*)?")
 _ITEM = re.compile(r"(\s+)- (\S+)\s*(#.*)?")
 _IGNORED = ("build/",)
+#: The folders and the modules beside a package that setuptools never takes for a part of it.
+_NO_PACKAGES = re.compile(
+    "ci|bin|debian|docs?|documentation|manpages|news|newsfragments|changelog|tests?|unit_tests?|"
+    "examples?|scripts|tools|utils?|python|build|benchmarks?|exercises?|htmlcov|manifests|reports"
+)
+_NO_MODULES = re.compile(
+    f"{_NO_PACKAGES.pattern}|setup|conftest|toxfile|noxfile|pavement|dodo|tasks|fabfile|manage"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +59,14 @@ def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> Ne
     Raises:
         ExporterError: MANIFEST if pyproject.toml is invalid, ENVIRONMENT if a file is unreadable.
     """
-    settings = _add_settings(root)
+    settings, packages_note = _add_settings(root)
     table = read_toml_text(settings.text).table
     setting = (find_settings(table)[0] or {}).get("manifests", "manifests")
     # Another command names a value that is wrong.
     folders = [each for each in (setting if isinstance(setting, list) else [setting]) if each]
     folders = [each for each in folders if isinstance(each, str)] or ["manifests"]
     is_package = "project" in table
-    changes, notes = [settings], []
+    changes, notes = [settings], [packages_note] if packages_note else []
     for each in folders:
         require_inside_checkout(root / each)
     if not any(path for each in folders for path in (root / each).rglob("*.toml")):
@@ -171,11 +183,12 @@ def _add_folder(text: str, folder: str) -> tuple[str, str]:
     return text if lines == text.splitlines() else "\n".join((*lines, "")), ""
 
 
-def _add_settings(root: Path) -> FileChange:
+def _add_settings(root: Path) -> tuple[FileChange, str]:
+    """Return the change of pyproject.toml, and what is to do by hand."""
     path = root / SETTINGS_FILE
     before = read_text(path)
     if before is None:
-        return FileChange(path=path, text=_SETTINGS)
+        return FileChange(path=path, text=_SETTINGS), ""
     content = read_toml_table(path)
     if content.problem:
         line = f":{content.line}" if content.line else ""
@@ -186,17 +199,55 @@ def _add_settings(root: Path) -> FileChange:
         message = f"{SETTINGS_FILE}: {'.'.join(wrong_keys)} is no table; rename it"
         raise ExporterError(ExitCode.MANIFEST, message)
     if settings is not None:
-        return FileChange(path=path, text=before, before=before)
+        return FileChange(path=path, text=before, before=before), ""
     tool = content.table.get("tool", {})
-    text = f"{before.rstrip()}\n\n{_SETTINGS}".lstrip()
-    added = read_toml_text(_SETTINGS).table["tool"]
+    packages, note = _name_packages(root, content.table)
+    text = f"{before.rstrip()}\n\n{packages}{_SETTINGS}".lstrip()
+    added = read_toml_text(packages + _SETTINGS).table["tool"]
+    if packages:
+        added["setuptools"] = {**tool.get("setuptools", {}), **added["setuptools"]}
     extended = {**content.table, "tool": {**tool, **added}}
     if read_toml_text(text).table != extended:  # `tool = { ... }` accepts no header
         message = (
             f"{SETTINGS_FILE}: [tool.exporter] cannot be appended; write `tool` as [tool.NAME]"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
-    return FileChange(path=path, text=text, before=before)
+    return FileChange(path=path, text=text, before=before), note
+
+
+def _name_packages(root: Path, table: dict[str, Any]) -> tuple[str, str]:
+    """Return lines that name the package for setuptools, or what is to do by hand.
+
+    Without names, setuptools takes each folder for a package, and installs none if they are
+    several. The project has two more now: `manifests` and `reports`.
+    """
+    system, tool = (table.get(key, {}) for key in ("build-system", "tool"))
+    tables = (system, tool, settings := tool.get("setuptools", {}))
+    backend = str(system.get("build-backend", "setuptools"))
+    is_named = "packages" in settings or "py-modules" in settings
+    others = [name for name in ("src", "setup.py", "setup.cfg") if (root / name).exists()]
+    is_table = all(isinstance(each, dict) for each in tables)
+    if "project" not in table or not is_table or is_named or others:
+        return "", ""
+    if not backend.startswith("setuptools"):
+        return "", ""
+    folders = (each.name for each in root.iterdir() if each.is_dir())
+    packages = _list_identifiers(folders, _NO_PACKAGES)
+    modules = _list_identifiers((each.stem for each in root.glob("*.py")), _NO_MODULES)
+    names = packages or modules
+    if len(packages) == 1:
+        header, line = "[tool.setuptools.packages.find]", f'include = ["{packages[0]}*"]'
+    elif len(names) < 2 and not settings:
+        header, line = "[tool.setuptools]", f"py-modules = {json.dumps(modules)}"
+    else:
+        text = f"setuptools finds several: {join_names(names, _LISTED)}" if names else ""
+        note = f"pyproject.toml: `pip install -e .` fails, because {text}; name yours in "
+        return "", f"{note}[tool.setuptools] as `packages` or `py-modules`" if names else ""
+    return f"{header}\n{line}  # not manifests and reports\n\n", ""
+
+
+def _list_identifiers(names: Iterable[str], others: re.Pattern[str]) -> list[str]:
+    return sorted(each for each in names if each.isidentifier() and not others.fullmatch(each))
 
 
 def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:

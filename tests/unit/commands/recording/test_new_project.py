@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -282,3 +283,45 @@ def test_no_file_is_written_through_a_link_out_of_the_repository(tmp_path: Path,
     (root / "inside").mkdir()
     apply_changes(prepare(root).changes)
     assert [*other.iterdir()] == []
+
+
+_PROJECT = '[project]\nname = "acme"\nversion = "0"\n'
+_HATCH = '[build-system]\nrequires = []\nbuild-backend = "hatchling.build"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "expected", "note"),
+    [
+        (_PROJECT, ("acme/a.py", "tests/a.py"), {"packages": {"find": {"include": ["acme*"]}}}, ""),
+        (_PROJECT, ("model.py", "conftest.py", "docs/a"), {"py-modules": ["model"]}, ""),
+        (_PROJECT, ("src/acme/a.py", "data/a"), None, ""),
+        (_PROJECT, ("acme/a.py", "setup.py"), None, ""),
+        (_PROJECT + _HATCH, ("acme/a.py",), None, ""),
+        ("", ("acme/a.py",), None, ""),
+        (_PROJECT, ("scripts/a.py",), {"py-modules": []}, ""),
+        (_PROJECT, ("acme/a.py", "data/a"), None, "setuptools finds several: acme, data"),
+        (_PROJECT, ("model.py", "train.py"), None, "setuptools finds several: model, train"),
+        (f"{_PROJECT}[tool.setuptools]\npackages = ['a']\n", ("a/a.py",), {"packages": ["a"]}, ""),
+        (
+            f"{_PROJECT}[tool.setuptools.package-data]\na = ['x']\n",
+            ("a/a.py",),
+            {"package-data": {"a": ["x"]}, "packages": {"find": {"include": ["a*"]}}},
+            "",
+        ),
+    ],
+)
+def test_a_package_of_setuptools_can_still_be_installed(
+    text: str, files: Sequence[str], expected: object, note: str, tmp_path: Path
+) -> None:
+    """It takes each folder for a package, `manifests` and `reports`, too, and refuses several."""
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    for name in (*files, "manifests/net.toml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    project = prepare_project(tmp_path)
+    written = tomli.loads(project.changes[0].text)
+    assert written["tool"].get("setuptools") == expected
+    assert note in " ".join(project.notes)
+    assert bool(project.notes) == bool(note)
+    apply_changes(project.changes)
+    assert not any(each.text != each.before for each in prepare_project(tmp_path).changes)
