@@ -216,9 +216,13 @@ def _name_tensors(value: Any) -> dict[str, torch.Tensor]:
 
 
 def _has_states(call: Mapping[str, Any]) -> bool:
-    """Return whether a call has states that each token replaces."""
-    layers = map(_LAYER.fullmatch, _name_tensors(call))
-    return any(layer is not None and layer[3] in _STATES for layer in layers)
+    """Return whether the cache of a call has other tensors than keys and values."""
+    named = _name_tensors(call).items()
+    others = ((_LAYER.fullmatch(name), name, each.ndim) for name, each in named)
+    return any(
+        ndim and name.split(".")[0] in _CACHE_NAMES and (layer is None or layer[3] not in _KINDS)
+        for layer, name, ndim in others
+    )
 
 
 def _find_cache(values: Mapping[str, Any]) -> str:

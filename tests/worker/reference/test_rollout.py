@@ -131,6 +131,20 @@ def test_a_model_with_other_states_is_named(monkeypatch: pytest.MonkeyPatch, cac
         measure_interface(PreTrainedModel(), SPEC)
 
 
+def test_a_state_beside_the_layers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of two tokens would fail with the state of one, as in MiniMax."""
+    keep = tiny_transformers.Cache.__init__
+
+    def keep_more(cache: tiny_transformers.Cache, layers: list[Any]) -> None:
+        keep(cache, layers)
+        cache.linear_cache = [layers[0].keys[:, 0, -1]]
+
+    monkeypatch.setattr(tiny_transformers.Cache, "__init__", keep_more)
+    message = r"PreTrainedModel has input\..*\.linear_cache\.0; known are the keys, values, conv_"
+    with pytest.raises(Failure, match=message):
+        measure_interface(PreTrainedModel(), SPEC)
+
+
 def test_a_newer_release_with_another_name_of_the_cache_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
