@@ -40,3 +40,10 @@ def test_tokens_are_suppressed_at_the_begin_only() -> None:
     steps = [{"input_ids": np.array([[0, 3]])}, {"input_ids": np.array([[2]])}]
     search = Search(begin_suppress_tokens=(1,), repetition_penalty=2)
     assert apply_search(search, LOGITS, steps).tolist() == [[-8, 4, 0.5, 1]]
+
+
+def test_the_padding_of_an_encoder_is_none_of_the_text() -> None:
+    """The decoder of an encoder-decoder begins with a token that may be the one for padding."""
+    step = {"input_ids": np.array([[0, 1]]), "encoder_attention_mask": np.array([[1, 0, 0]])}
+    search = Search(repetition_penalty=2, no_repeat_ngram_size=1)
+    assert apply_search(search, LOGITS, [step]).tolist() == [[OUT, OUT, 1, 2]]
