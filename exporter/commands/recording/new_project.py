@@ -65,7 +65,7 @@ def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> Ne
     # Another command names a value that is wrong.
     folders = [each for each in (setting if isinstance(setting, list) else [setting]) if each]
     folders = [each for each in folders if isinstance(each, str)] or ["manifests"]
-    is_package = "project" in table
+    packages = _list_packages(root, table)
     changes, notes = [settings], [packages_note] if packages_note else []
     for each in folders:
         require_inside_checkout(root / each)
@@ -84,13 +84,13 @@ def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> Ne
     changes.append(FileChange(path=path, text=text, before=before))
     noxfile = root / "noxfile.py"
     if (before := read_text(noxfile)) is not None:
-        text, note = _add_session(before, is_package=is_package)
+        text, note = _add_session(before, packages=packages)
         changes.append(FileChange(path=noxfile, text=text, before=before))
         if note:
             notes.append(f"noxfile.py: {note}")
     if ci:
         add = _add_github if ci == "github" else _add_gitlab
-        change, note = add(root, is_package=is_package)
+        change, note = add(root, packages=packages)
         changes.append(change)
         if note:
             notes.append(f"{change.path.name}: {note}")
@@ -104,6 +104,13 @@ def prepare_project(root: Path, *, ci: str = "", pre_commit: bool = False) -> Ne
     return NewProject(changes=tuple(changes), notes=tuple(notes))
 
 
+def _list_packages(root: Path, table: dict[str, Any]) -> str:
+    """Return the arguments of pip for the packages of the models."""
+    if "project" in table:
+        return "-e ."
+    return "-r requirements.txt" if (root / "requirements.txt").is_file() else ""
+
+
 def _render(name: str, **values: str) -> str:
     """Return the text of a new file from `templates/new/`."""
     return render_script(f"new/{name}", **values).rstrip() + "\n"
@@ -115,7 +122,7 @@ def _find_top(root: Path) -> tuple[Path, str]:
     return top, root.relative_to(top).as_posix() if top != root else ""
 
 
-def _add_gitlab(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
+def _add_gitlab(root: Path, *, packages: str) -> tuple[FileChange, str]:
     """Return the change of `.gitlab-ci.yml` at the root of the repository, and what is to do."""
     top, folder = _find_top(root)
     path = top / ".gitlab-ci.yml"
@@ -129,9 +136,8 @@ def _add_gitlab(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
     requirement = format_requirement("export", is_shared=True)
     is_unknown = find_origin()[0].startswith("file:")
     requirement += f" @ git+https://github.com/{_UNKNOWN_ACTION}" if is_unknown else ""
-    packages = f"'{requirement}'" + (" -e ." if is_package else "")
     values = {
-        "packages": packages,
+        "packages": f"'{requirement}' {packages}".strip(),
         "index": _CPU_INDEX,
         "folder": folder,
         "prefix": "$FOLDER/" if folder else "",
@@ -142,7 +148,7 @@ def _add_gitlab(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
     return FileChange(path=path, text=text, before=None), _UNKNOWN_NOTE if is_unknown else ""
 
 
-def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
+def _add_github(root: Path, *, packages: str) -> tuple[FileChange, str]:
     """Return the change of the workflow at the root of the repository, and what is to do by hand.
 
     In a folder of the repository, the project is one of several in a matrix.
@@ -152,11 +158,13 @@ def _add_github(root: Path, *, is_package: bool) -> tuple[FileChange, str]:
     before = read_text(path)
     if before is not None:
         text, note = _add_folder(before, folder) if folder else (before, "")
+        if not note and text != before and packages and packages not in before:
+            note = f"{folder} needs `packages: {packages}`; write a job of its own for it"
         return FileChange(path=path, text=text, before=before), note
     url, commit = find_origin()
     address = _GITHUB.fullmatch(url)
     action = f"{address[1]}@{commit}" if address and commit else _UNKNOWN_ACTION
-    packages = f"-e . {_CPU_INDEX}" if is_package else _CPU_INDEX
+    packages = f"{packages} {_CPU_INDEX}".strip()
     text = _render(path.name, packages=packages, action=action, folder=folder)
     note = _UNKNOWN_NOTE if action == _UNKNOWN_ACTION else ""
     return FileChange(path=path, text=text, before=before), note
@@ -250,7 +258,7 @@ def _list_identifiers(names: Iterable[str], others: re.Pattern[str]) -> list[str
     return sorted(each for each in names if each.isidentifier() and not others.fullmatch(each))
 
 
-def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
+def _add_session(text: str, *, packages: str) -> tuple[str, str]:
     """Return the text of noxfile.py with a session, or without it and the reason."""
     try:
         tree = ast.parse(text)
@@ -262,9 +270,9 @@ def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
     imports = (node for node in tree.body if isinstance(node, ast.Import))
     if not any(alias.asname is None and alias.name == "nox" for i in imports for alias in i.names):
         return text, "has no `import nox`; no session is added"
-    packages = f'"{format_requirement("export", is_shared=True)}"'
-    packages += ', "-e", "."' if is_package else ""
-    session = _render("session.py", packages=packages)
+    arguments = [format_requirement("export", is_shared=True), *packages.split()]
+    quoted = ", ".join(f'"{each}"' for each in arguments)
+    session = _render("session.py", packages=quoted)
     return f"{text.rstrip()}\n\n\n{session}", ""
 
 

@@ -325,3 +325,26 @@ def test_a_package_of_setuptools_can_still_be_installed(
     assert bool(project.notes) == bool(note)
     apply_changes(project.changes)
     assert not any(each.text != each.before for each in prepare_project(tmp_path).changes)
+
+
+def test_the_requirements_of_a_project_without_a_package_are_installed(tmp_path: Path) -> None:
+    for folder in ("one", "two", "three"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / ".git").mkdir()
+    for folder in ("one", "three"):
+        (tmp_path / folder / "requirements.txt").write_text("timm\n")
+    (tmp_path / "two/pyproject.toml").write_text(_PROJECT)
+    (tmp_path / "one/noxfile.py").write_text("import nox\n")
+    notes = []
+    for folder in ("one", "two", "three"):
+        project = prepare_project(tmp_path / folder, ci="github")
+        apply_changes(project.changes)
+        notes.append(project.notes)
+    workflow = yaml.safe_load((tmp_path / ".github/workflows/onnx.yml").read_text())
+    step = workflow["jobs"]["onnx"]["steps"][1]
+    assert step["with"]["packages"].startswith("-r requirements.txt --extra-index-url ")
+    assert '"-r", "requirements.txt")' in (tmp_path / "one/noxfile.py").read_text()
+    assert "onnx.yml: two needs `packages: -e .`; write a job of its own for it" in notes[1]
+    assert notes[2] == ()
+    project = prepare_project(tmp_path / "one", ci="gitlab")
+    assert " -r requirements.txt --extra-index-url " in project.changes[-1].text
