@@ -419,6 +419,9 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     if all(each.cell.model in lacking and not each.setting for each in losses):
         names = dict.fromkeys(lacking[each.cell.model] for each in losses)
         return f"fetch {join_names([*names], _LISTED_KINDS)} first: see {UNTRACKED_SECTION}"
+    if any(each.kind is FindingKind.MISSING and each.cell in facts.promised for each in losses):
+        command = format_command(facts.manifest.project.command, "export")
+        return f"prove the cells without a result: `{command}`"
     settings = [each for each in losses if each.setting]
     final = [each for each in losses if not _may_accept(each, facts)]
     unexplained = [

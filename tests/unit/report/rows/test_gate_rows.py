@@ -337,6 +337,13 @@ def test_the_next_step_of_an_invalid_entry_accepts_nothing(
     assert [row.commands for row in rows.findings] == [(command,)]
 
 
+def test_the_next_step_of_a_cell_without_a_result_is_its_export() -> None:
+    manifest = make_manifest(NET.model_copy(update={"opsets": (17, 18, 19)}), OTHER)
+    rows = gate(BROKEN, manifest=manifest)
+    assert {row.kind for row in rows.findings} == {"missing", "newly red"}
+    assert rows.next == "prove the cells without a result: `exporter export`"
+
+
 FORESEE = "or foresee it, with a reason: `expect = [{"
 
 
