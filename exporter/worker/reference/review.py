@@ -363,16 +363,31 @@ def _estimate_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
     """
     samples = {sample.index: sample for sample in reference.samples}
     pairs: list[tuple[Outputs, Outputs | None]] = []
-    for sample, inputs in reviewer.list_samples(reference):
-        if sample.factor != 1.0 or sample.kind == "masked":
-            continue
+    tried = [
+        (sample, inputs)
+        for sample, inputs in reviewer.list_samples(reference)
+        if sample.factor == 1.0 and sample.kind != "masked"
+    ]
+    # The most different ones first: each sample has at least one run.
+    modes = [partial(round_differently, 0)]
+    modes += [partial(compute_plainly, is_reversed=each) for each in (False, True)]
+    modes += [partial(round_differently, seed) for seed in range(1, _ROUNDINGS)]
+    budget, omitted = float(_MOST_COST), 0
+    for number, (sample, inputs) in enumerate(tried):
         _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
         hidden = hide_masked_values(reviewer.spec, inputs, outputs)
         usual = tuple(widen_output(each) for each in hidden)
-        others = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
-        others += [
-            reviewer.run(inputs, compute_plainly(is_reversed=each)) for each in (False, True)
-        ]
+        cost = _RunCost()
+        reviewer.run(inputs, create_mode(cost.add))
+        part = budget / (len(tried) - number)
+        others: list[Outputs | None] = []
+        for create in modes:
+            if others and part < cost.elements:
+                omitted += len(modes) - len(others)
+                break
+            part -= cost.elements
+            budget -= cost.elements
+            others.append(reviewer.run(inputs, create()))
         runs: list[tuple[Outputs, Outputs | None]] = [
             (hide_masked_values(reviewer.spec, inputs, each), usual)
             for each in others
@@ -392,8 +407,15 @@ def _estimate_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
             "noise": noise.shares,
             "large_noise": noise.large,
             "noise_scales": noise.scales,
+            "unmeasured": _format_omitted(omitted, len(tried) * len(modes)),
         }
     )
+
+
+def _format_omitted(omitted: int, count: int) -> str:
+    if not omitted:
+        return ""
+    return f"{omitted} of {count} runs with other rounding, because they are slow"
 
 
 def _add_noise(sample: Sample, reference: Reference, measured: NoiseMeasurement) -> Sample:
@@ -586,8 +608,8 @@ def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference
             values = [[to_value(output) for output in outputs] for outputs in other_runs]
             write_rounded_outputs(path, values)
             samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
-    text = f"{omitted} of {len(tried) * _CHOICES} runs with other rounding, because they are slow"
-    update = {"samples": tuple(samples.values()), "unmeasured": text if omitted else ""}
+    text = _format_omitted(omitted, len(tried) * _CHOICES) or reference.unmeasured
+    update = {"samples": tuple(samples.values()), "unmeasured": text}
     return reference.model_copy(update=update)
 
 

@@ -16,6 +16,7 @@ from exporter.worker.reference import review
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.reference.review import is_worth_review, review_reference
 from tests.traps.ends import ENDS
+from tests.traps.numbers import NUMBERS
 from tests.traps.prove import export
 from tests.traps.ties import TIES
 from tests.traps.trap import ROOT as TRAP_ROOT
@@ -24,7 +25,7 @@ from tests.worker.contracts import ROOT, make_contract
 
 #: 4 -> 3, at a batch of 100.
 WIDE = make_contract("Affine", axes=(Axis(name="batch", example=100),))
-SPECS = {trap.name: trap.spec for trap in (*TIES, *ENDS)}
+SPECS = {trap.name: trap.spec for trap in (*TIES, *ENDS, *NUMBERS)}
 
 
 def make_failure(*excess: float, status: Status = Status.FAIL) -> Record:
@@ -142,6 +143,22 @@ def test_slow_runs_end_after_the_first_other_choice(
     assert len(read_sample(path, spec).rounded_outputs) == 1
     assert hash_sample(path) == reviewed.samples[0].sha256
     assert "runs with other rounding, because they are slow" in reviewed.unmeasured
+
+
+def test_slow_runs_without_float64_are_one_for_each_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SPECS["small probabilities without float64"]
+    first, complete = run_review(spec, tmp_path / "complete", 1.5)
+    assert first.noise == (None,)
+    assert not complete.unmeasured
+    monkeypatch.setattr(review, "_MOST_COST", 0)
+    _, reviewed = run_review(spec, tmp_path / "slow", 1.5)
+    count = sum(each.factor == 1.0 and not each.error for each in first.samples)
+    text = f"{9 * count} of {10 * count} runs with other rounding, because they are slow"
+    assert reviewed.unmeasured == text
+    assert all(each.noise or each.factor != 1.0 for each in reviewed.samples)
+    assert reviewed.noise != (None,)
 
 
 @pytest.mark.parametrize("cost", [0, review._MOST_COST])
