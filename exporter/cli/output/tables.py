@@ -87,7 +87,8 @@ def make_summary(
     thorough = sum(record.thorough for record in existing)
     thorough_text = f", {thorough} of them proved thoroughly" if thorough else ""
     restored_text = f", {restored} of them restored from the store" if restored else ""
-    counts = f"{pluralize(len(records), 'cell')}: {format_counts(records)}"
+    counts = pluralize(len(records), "cell")
+    counts += f": {format_counts(records)}" if records else ""
     last = f"{counts}{thorough_text}{restored_text}"
     timing_lines = []
     if timings:

@@ -65,6 +65,8 @@ def test_counts_have_the_order_of_the_statuses() -> None:
 
 def test_the_code_is_0_without_a_selected_red_cell() -> None:
     assert summarize().lines[-1] == ("4 cells: 4 pass", "green")
+    empty = summarize(plan=Plan(cells=PLAN.cells, selected=()))  # a part without a model
+    assert empty.lines[-1][0] == "0 cells"
     for status in (Status.PASS, Status.SKIP, Status.UNAVAILABLE, Status.XFAIL):
         assert summarize(make_record("a/9/cpu", status)).code == 0
     plan = make_plan(MANIFEST, Selection(patterns=("a/18",)))
