@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from onnx import ModelProto, TypeProto, ValueInfoProto, helper
 
@@ -14,6 +15,7 @@ from exporter.core.files import hash_file
 from exporter.core.text import DISTRIBUTION
 from exporter.jobs import Job, JobFolder, LinkState, OpsetJob, format_link_name
 from exporter.manifest import ModelSpec
+from exporter.manifest.resolved.call import TensorSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.chain import DOMAIN, LinkFile, make_nodes
 from exporter.runtimes.graph_walk import normalize_domain
@@ -95,8 +97,8 @@ def write_chain(job: Job, opset: OpsetJob, spec: ModelSpec) -> tuple[str, ...]:
     graph = helper.make_graph(
         make_nodes(links),
         spec.id,
-        [_describe_input(item.name, item.file_shape, links, protos) for item in spec.inputs],
-        [_describe_output(item.name, item.file_shape, links, protos) for item in spec.outputs],
+        [_describe_value("input", item, links, protos) for item in spec.inputs],
+        [_describe_value("output", item, links, protos) for item in spec.outputs],
     )
     versions = {
         item.version
@@ -115,35 +117,20 @@ def write_chain(job: Job, opset: OpsetJob, spec: ModelSpec) -> tuple[str, ...]:
     return ()
 
 
-def _describe_input(
-    name: str,
-    shape: Sequence[int | str],
+def _describe_value(
+    kind: Literal["input", "output"],
+    item: TensorSpec,
     links: Sequence[LinkFile],
     protos: Mapping[str, ModelProto],
 ) -> ValueInfoProto:
-    """Return an input of the whole: of each axis, the size that a link fixes, else its name."""
+    """Return a value of the whole: of each axis, the size that a link fixes, else its name."""
     types = [
         value.type
         for link in links
-        for value in protos[link.id].graph.input
-        if link.inputs.get(value.name) == name
+        for value in getattr(protos[link.id].graph, kind)
+        if getattr(link, f"{kind}s").get(value.name) == item.name
     ]
-    return _join_types(name, shape, types, f"the input '{name}'")
-
-
-def _describe_output(
-    name: str,
-    shape: Sequence[int | str],
-    links: Sequence[LinkFile],
-    protos: Mapping[str, ModelProto],
-) -> ValueInfoProto:
-    types = [
-        value.type
-        for link in links
-        for value in protos[link.id].graph.output
-        if link.outputs.get(value.name) == name
-    ]
-    return _join_types(name, shape, types, f"the output '{name}'")
+    return _join_types(item.name, item.file_shape, types, f"the {kind} '{item.name}'")
 
 
 def _join_types(
