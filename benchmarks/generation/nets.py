@@ -222,3 +222,17 @@ def llava() -> transformers.PreTrainedModel:
         transformers.LlavaForConditionalGeneration, text_config=text, vision_config=vision,
         image_token_index=63, image_seq_length=4,
     )  # fmt: skip
+
+
+def qwen2_vl() -> transformers.PreTrainedModel:
+    rope = {"type": "mrope", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+    vision = {
+        "depth": 2, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2,
+        "patch_size": 4, "spatial_merge_size": 2, "temporal_patch_size": 2,
+    }  # fmt: skip
+    return _build(
+        transformers.Qwen2VLForConditionalGeneration,
+        text_config={**_DECODER, "num_attention_heads": 2, "num_key_value_heads": 1, "rope_parameters": rope},
+        vision_config=vision, image_token_id=63, video_token_id=62, vision_start_token_id=61,
+        vision_end_token_id=60,
+    )  # fmt: skip

@@ -58,30 +58,36 @@ def make_finished_entry(
     return spec.model_copy(update=update)
 
 
-def prove_spec(project: Project, spec: ModelSpec, starter: ProcessStarter) -> tuple[Record, ...]:
-    """Return one record for each cell of an entry, from a temporary build folder.
+def prove_specs(
+    project: Project, specs: Sequence[ModelSpec], starter: ProcessStarter
+) -> tuple[Record, ...]:
+    """Return one record for each cell of entries, from a temporary build folder.
+
+    A chain needs its links among them.
 
     Raises:
         ExporterError: ENVIRONMENT if PyTorch or another package is missing.
     """
     with tempfile.TemporaryDirectory(prefix="exporter-verify-") as folder:
-        return prove_in(folder, project, spec, starter)
+        return prove_in(folder, project, specs, starter)
 
 
 def prove_in(
-    folder: str, project: Project, spec: ModelSpec, starter: ProcessStarter
+    folder: str, project: Project, specs: Sequence[ModelSpec], starter: ProcessStarter
 ) -> tuple[Record, ...]:
-    """Return one record for each cell of an entry, whose files and samples are in a build folder.
+    """Return one record for each cell of entries, whose files and samples are in a build folder.
+
+    A chain needs its links among them.
 
     Raises:
         ExporterError: ENVIRONMENT if PyTorch or another package is missing.
     """
     require_packages()
     project = project.model_copy(update={"build": folder, "store": NO_STORE})
-    single = Manifest(project=project, models=(spec,))
-    plan = make_plan(single)
+    manifest = Manifest(project=project, models=tuple(specs))
+    plan = make_plan(manifest)
     engine = LocalEngine(1, starter)
-    results = run_plan(single, plan, engine, BuildObserver())
+    results = run_plan(manifest, plan, engine, BuildObserver())
     by_cell = results.run.by_cell()
     missing = [cell for planned in plan.cells if (cell := planned.cell) not in by_cell]
     if missing:

@@ -63,21 +63,27 @@ class PreTrainedModel(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor,
-        position_ids: Tensor,
+        input_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         **states: Cache,
     ) -> dict[str, Any]:
-        assert {*states} <= {CACHE}
-        hidden, layers = self.tokens(input_ids) + self.positions(position_ids), list[Layer]()
+        assert {*states} - {"use_cache"} <= {CACHE}
+        vectors = self.tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        hidden, layers = vectors + self.positions(position_ids), list[Layer]()
         for index in range(len(self.parts)):
-            past = states[CACHE].layers[index] if states else None
+            past = states[CACHE].layers[index] if CACHE in states else None
             result, layer = self.run_attention(index, hidden, past, attention_mask)
             hidden, layers = hidden + result, [*layers, layer]
         return {"logits": hidden @ self.tokens.weight.T, CACHE: Cache(layers)}
 
     def run_greedily(
-        self, input_ids: Tensor, steps: int, attention_mask: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        steps: int,
+        attention_mask: Tensor | None = None,
+        **pictures: Tensor,
     ) -> tuple[list[dict[str, Any]], list[Tensor]]:
         calls: list[dict[str, Any]] = []
         logits: list[Tensor] = []
@@ -88,7 +94,7 @@ class PreTrainedModel(nn.Module):
             calls.append({"input_ids": ids, "position_ids": positions})
             calls[-1] |= {} if mask.all() else {"attention_mask": mask}
             calls[-1] |= {CACHE: cache} if cache else {}
-            returned = self(**copy.deepcopy(calls[-1]))
+            returned = self(**copy.deepcopy(calls[-1]), **({} if cache else pictures))
             cache, mask = returned[CACHE], nn.functional.pad(mask, (0, 1), value=1)
             logits.append(returned["logits"][:, -1])
             ids = self.choose_tokens(logits[-1], texts, mask[:, :-1], is_first=len(logits) == 1)
@@ -131,10 +137,11 @@ class PreTrainedModel(nn.Module):
         return scores.argmax(-1, keepdim=True)
 
     def generate(
-        self, input_ids: Tensor, max_new_tokens: int, attention_mask: Tensor, **_: Any
+        self, input_ids: Tensor, max_new_tokens: int, attention_mask: Tensor, **others: Any
     ) -> SimpleNamespace:
         assert attention_mask.shape == input_ids.shape
-        calls, logits = self.run_greedily(input_ids, max_new_tokens + 1, attention_mask)
+        pictures = {name: each for name, each in others.items() if name == "pixel_values"}
+        calls, logits = self.run_greedily(input_ids, max_new_tokens + 1, attention_mask, **pictures)
         tokens = [call["input_ids"] for call in calls]
         return SimpleNamespace(logits=logits[:-1], sequences=torch.cat(tokens, 1))
 
@@ -192,6 +199,40 @@ class Hybrid(PreTrainedModel):
         return following.sum(-1)[:, None].tanh()
 
 
+class PictureModel(PreTrainedModel):
+    """Reads pictures of 3 x 4 x 4, each of which has the place of two tokens 63."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config.image_token_id = 63
+        self.config.vision_config = SimpleNamespace(num_channels=3, image_size=4)
+        self.vision, self.multi_modal_projector = nn.Linear(24, 16), nn.Linear(16, 16)
+
+    def get_encoder(self, modality: str) -> nn.Module:
+        assert modality == "image"
+        return self.vision
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.tokens
+
+    def get_image_features(self, pixel_values: Tensor) -> SimpleNamespace:
+        states = self.vision(pixel_values.reshape(-1, 2, 24)).tanh()
+        return SimpleNamespace(pooler_output=[*self.multi_modal_projector(states)])
+
+    def forward(
+        self, input_ids: Tensor | None = None, pixel_values: Tensor | None = None, **call: Any
+    ) -> dict[str, Any]:
+        if input_ids is not None:
+            vectors = self.tokens(input_ids)
+            is_picture = (input_ids == 63)[..., None]
+            if pixel_values is not None:
+                features = torch.cat(self.get_image_features(pixel_values).pooler_output)
+                assert is_picture.sum() == len(features)
+                vectors = vectors.masked_scatter(is_picture, features)
+            call["inputs_embeds"] = vectors
+        return super().forward(**call)
+
+
 # The functions of the module `exporters.utils`.
 def get_leaf_tensors(value: Any, path: str = "") -> dict[str, Tensor]:
     if isinstance(value, Tensor):
@@ -212,7 +253,7 @@ def disambiguate_io_names(inputs: list[str], outputs: list[str]) -> tuple[list[s
 
 
 def is_multimodal(model: PreTrainedModel) -> bool:
-    return False
+    return isinstance(model, PictureModel)
 
 
 def apply_patches(backend: str) -> AbstractContextManager[None]:
@@ -229,6 +270,9 @@ def decompose_for_generation(
             calls[1][name] = torch.cat([calls[1][name], calls[2][name]], 1)
         calls[1] |= {k: v for k, v in calls[2].items() if k == "attention_mask"}
     return {"prefill": (model, calls[0]), "decode": (model, calls[1])}
+
+
+decompose_prefill_decode = decompose_for_generation
 
 
 def prepare_for_export(module: Any, call: dict[str, Any]) -> tuple[Any, dict[str, Any], dict]:

@@ -72,7 +72,7 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
-    is_decoder = spec.generate is not None and spec.generate.part == DECODER
+    is_decoder = bool(spec.rollout and spec.generate and spec.generate.part == DECODER)
     names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
     for name in names[: 1 if missing_in_genai else 2]:
         write_text(folder / name, render(name, templates, spec=spec))

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from exporter.api.finished_file import make_finished_entry, prove_in, prove_spec
+from exporter.api.finished_file import make_finished_entry, prove_in, prove_specs
 from exporter.cli.options import root_option
 from exporter.cli.output.progress import print_late
 from exporter.cli.output.tables import print_ignored_files
@@ -306,11 +306,11 @@ def _show(
     for change in prepared.changes:
         print_line(f"# {change.path.relative_to(project.root).as_posix()}", color="cyan")
         print_line(change.text)
-    records: list[Record] = []
+    specs: list[ModelSpec] = []
     for contract in contracts:
         devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
-        spec = contract.model_copy(update={"devices": devices})
-        records += prove_in(build, project.settings, spec, starter)
+        specs.append(contract.model_copy(update={"devices": devices}))
+    records = list(prove_in(build, project.settings, specs, starter))
     for each in records:
         _print_verdict(str(each.cell), each)
     return records
@@ -359,6 +359,6 @@ def _prove_files(
         finished = make_finished_entry(renamed, Path(path), file.opset, ("cpu",))
         # The samples of the entry are those of a file with the same weights.
         records = () if prepared.drawn_weights else prove_script_file(finished, entry, project)
-        for record in records or prove_spec(project.settings, finished, starter):
+        for record in records or prove_specs(project.settings, [finished], starter):
             _print_verdict(f"{name} against {spec.id}", record)
             yield record

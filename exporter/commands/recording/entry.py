@@ -21,7 +21,7 @@ from exporter.commands.recording.observation import (
 from exporter.commands.recording.sources import Source
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
-from exporter.manifest.resolved.keys import DECODER, ENCODER
+from exporter.manifest.resolved.keys import DECODER, WHOLE
 
 #: The opset of `add`: the lowest one that both exporters write without a conversion.
 DEFAULT_OPSET = 18
@@ -86,9 +86,14 @@ def _format_opsets(opsets: Sequence[int]) -> int | list[int]:
     return opsets[0] if len(opsets) == 1 else list(opsets)
 
 
-def name_part(id: str, part: str) -> str:
+def name_part(id: str, part: str, parts: Collection[str]) -> str:
     """Return the ID of the entry with a part of a model that generates."""
-    return id if part == DECODER else f"{id}-{part}"
+    return id if part == _find_main_part(parts) else f"{id}-{part}"
+
+
+def _find_main_part(parts: Collection[str]) -> str:
+    """Return the part that selects tokens."""
+    return WHOLE if WHOLE in parts else DECODER
 
 
 def format_generator(
@@ -100,13 +105,21 @@ def format_generator(
     search = _inline(tokens.pop("search", {}))
     words = [f"{name} = {json.dumps(each)}" for name, each in tokens.items() if each is not None]
     words += [f"search = {search.as_string()}"] if search else []
-    settings = {DECODER: ["steps = 32", *words], ENCODER: ['part = "encoder"']}
-    for part, tables in measured["parts"].items():
-        lines += ["", f"[models.{name_part(id, part)}]", f"source = {json.dumps(source.text)}"]
-        lines.append('exporter = "transformers"')
+    parts = measured["parts"]
+    main = _find_main_part(parts)
+    for part, tables in parts.items():
+        name = name_part(id, part, parts)
+        lines += ["", f"[models.{name}]", f"source = {json.dumps(source.text)}"]
+        settings = [] if part == DECODER == main else [f'part = "{part}"']
+        settings += ["steps = 32", *words] if part == main else []
+        if part == WHOLE:
+            links = [name_part(id, each, parts) for each in parts if each != WHOLE]
+            lines += [f"chain = {json.dumps(links)}", *_format_feeds(id, parts)]
+        else:
+            lines.append('exporter = "transformers"')
         if source.init:
             lines.append(f"init = {_inline(source.init).as_string()}")
-        lines.append(f"generate = {{ {', '.join(settings[part])} }}")
+        lines.append(f"generate = {{ {', '.join(settings)} }}")
         dims = {dim for key in ("inputs", "outputs") for t in tables[key] for dim in t["shape"]}
         limits = [axis for axis in ("total", "source") if axis in dims and measured["limit"]]
         lines += [f"axes.{axis} = {{ max = {measured['limit']} }}" for axis in limits]
@@ -117,14 +130,32 @@ def format_generator(
 def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) -> str:
     """Return the file with the interface of a part; equal layers of a cache are one table."""
     text = "a promise, which the gate compares key by key"
-    lines = [f"# The inputs and outputs of {name_part(id, part)}: {text}.", "", f"[{part}]"]
+    tables = measured["parts"][part]
+    name = name_part(id, part, measured["parts"])
+    lines = [f"# The inputs and outputs of {name}: {text}.", "", f"[{part}]"]
     for key in ("inputs", "outputs"):
-        lines += [f"{key} = [", *_format_tensors(measured["parts"][part][key], measured), "]"]
-    dims = {dim for each in measured["parts"][part]["inputs"] for dim in each["shape"]}
-    length = '"length"' if "length" in dims else "1"
-    axes = "past = { min = 0 }", f'total = {{ sum = ["past", {length}] }}'
-    has_axes = part == DECODER and "past" in dims
-    return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if has_axes else ()), ""])
+        lines += [f"{key} = [", *_format_tensors(tables[key], measured), "]"]
+    if any("values" in item and item["name"] == "input_ids" for item in tables["inputs"]):
+        words = f"{{ randint = [0, {measured['vocabulary']}] }}"
+        lines.append(f'cases = [{{ name = "words", values = {{ input_ids = {words} }} }}]')
+    axes = [f"{key} = {_inline(each).as_string()}" for key, each in tables.get("axes", {}).items()]
+    dims = {dim for each in tables["inputs"] for dim in each["shape"]}
+    if part in (DECODER, WHOLE) and "past" in dims:
+        length = '"length"' if "length" in dims else "1"
+        axes = ["past = { min = 0 }", f'total = {{ sum = ["past", {length}] }}', *axes]
+    return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if axes else ()), ""])
+
+
+def _format_feeds(id: str, parts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the feeds of a chain: each link gets what an earlier one gives by the same name."""
+    given: dict[str, str] = {}
+    for part, tables in parts.items():
+        name = name_part(id, part, parts)
+        for item in tables["inputs"] if part != WHOLE else ():
+            if item["name"] in given:
+                target, source = f"{name}.{item['name']}", f"{given[item['name']]}.{item['name']}"
+                yield f"feeds.{json.dumps(target)} = {json.dumps(source)}"
+        given |= {item["name"]: name for item in tables["outputs"]}
 
 
 def _format_tensors(
@@ -147,6 +178,8 @@ def _format_tensors(
         if "mask" in name:
             side = "left" if "total" in first["shape"] else "right"
             words.append(f'fill = {{ mask = "{side}" }}')
+        elif values := first.get("values"):
+            words.append(f"fill = {{ randint = {json.dumps(values)} }}")
         elif "int" in dtype and "." not in name:
             rows = measured["limit"] or 64 if name == "position_ids" else measured["vocabulary"]
             words.append(f"fill = {{ randint = [0, {rows}] }}")

@@ -335,12 +335,13 @@ class _Draft:
         `staged` and `final` are the source in the temporary folder and in that of the manifest.
         """
         texts = {self.target: format_generator(self.id, final, measured, opsets)}
-        for part in measured["parts"]:
-            path = self.target.with_name(f"{name_part(self.id, part)}.interface.toml")
+        parts = measured["parts"]
+        names = [name_part(self.id, part, parts) for part in parts]
+        for name, part in zip(names, parts, strict=True):
+            path = self.target.with_name(f"{name}.interface.toml")
             texts[path] = format_interface(self.id, measured, part)
             (self.stage / path.name).write_text(texts[path], encoding="utf-8")
         text = format_generator(self.id, staged, measured, opsets)
-        names = [name_part(self.id, part) for part in measured["parts"]]
         loaded = [self._load(name, text, staged) for name in names]
         if problem := next((each for each in loaded if isinstance(each, str)), ""):
             return PreparedEntry(id=self.id, problem=problem), ()

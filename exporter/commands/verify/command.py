@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from exporter.api.finished_file import find_entry, make_finished_entry, prove_spec
+from exporter.api.finished_file import find_entry, make_finished_entry, prove_specs
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
@@ -251,7 +251,7 @@ def _verify_with_entry(
                 yield FolderVerdict(path=str(path), model="", opset=None, verdict=verdict)
                 continue
             finished = make_finished_entry(spec, path, number, names)
-            for record in prove_spec(manifest.project, finished, starter):
+            for record in prove_specs(manifest.project, [finished], starter):
                 check = record.check or record.stage or ""
                 # The packages of a runtime belong to a folder of another machine.
                 verdict = DeviceVerdict.from_fields(

@@ -179,6 +179,14 @@ def _has_items(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
 
 DECODER: Final = "decoder"
 ENCODER: Final = "encoder"
+VISION: Final = "vision"
+EMBEDDING: Final = "embedding"
+WHOLE: Final = "whole"
+#: The input of a decoder that gets the vectors of tokens and pictures.
+VECTORS: Final = "inputs_embeds"
+#: Each part of a model that generates: the table of its interface.
+Part = Literal["decoder", "encoder", "vision", "embedding", "whole"]
+PARTS: Final = (DECODER, ENCODER, VISION, EMBEDDING, WHOLE)
 
 
 class Search(Table):
@@ -197,8 +205,10 @@ class Search(Table):
 class Generate(Table):
     """A decoder of transformers with a cache, proved by the tokens of `generate`."""
 
-    part: Literal["decoder", "encoder"] = DECODER
-    """`"encoder"`: the file that gives a decoder the keys and values of its encoder."""
+    part: Part = DECODER
+    """`"encoder"`: the file that gives a decoder the keys and values of its encoder. Of a model
+    with pictures, `"vision"` encodes them, `"embedding"` places their features among the tokens,
+    and `"whole"` is the `chain` of both and the decoder."""
     steps: Annotated[int, Field(ge=2, le=1000)] = 32
     """The number of tokens after each prompt: two rows with padding on the left, one token, three
     rows without padding, and a prompt longer than a sliding window."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from exporter.manifest.resolved.keys import DECODER, ENCODER
+from exporter.core.text import join_names
+from exporter.manifest.resolved.keys import DECODER, PARTS, WHOLE
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import INTERFACE, ManifestFile, validate
 from exporter.manifest.schema.entry import Settings
@@ -21,9 +22,10 @@ NOT_FOR_GENERATE = "does not apply to `generate`, which transformers exports; re
 
 def validate_interface(file: TomlFile, report: ProblemCollector) -> ManifestFile:
     """Return the interface of a model that generates as the defaults of a file without entries."""
-    part = next((n for n in (DECODER, ENCODER) if isinstance(file.table.get(n), dict)), "")
+    part = next((n for n in PARTS if isinstance(file.table.get(n), dict)), "")
     if not part:
-        message = "needs the table [decoder] or [encoder]; run `exporter add` again"
+        tables = join_names([f"[{each}]" for each in PARTS])
+        message = f"needs one of the tables {tables}; run `exporter add` again"
         report.add(file.build_problem((), message))
         part, file = DECODER, replace(file, table={DECODER: {}})
     table, removed = validate(Settings, file, (part,), report)
@@ -56,7 +58,11 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     if not (settings.generate and entry.has_valid("generate", "exporter")):
         return {"generate": None}
     # An invalid path names a finished file, too.
-    is_export = entry.has_valid("artifact") and not settings.artifact
+    is_whole, is_chain = settings.generate.part == WHOLE, bool(settings.chain)
+    if is_whole and not is_chain and entry.has_valid("chain"):
+        message = 'part = "whole" is for the chain of the other parts; add `chain`'
+        entry.add_problem(("generate",), message)
+    is_export = entry.has_valid("artifact") and not settings.artifact and not is_whole
     if settings.exporter != "transformers" and is_export:
         message = 'is for exporter = "transformers"; set it, or remove this key'
         entry.add_problem(("generate",), message)

@@ -7,8 +7,9 @@ files before it gave.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import combinations, islice
 from pathlib import Path
 
@@ -17,11 +18,13 @@ import torch
 
 from exporter.checks.comparison.compare_samples import compare_samples, compare_values
 from exporter.checks.protocol import CheckedFile, SampleData
+from exporter.checks.rollout import check_rollout
 from exporter.checks.sample_checks import SAMPLE_KINDS, select_samples
 from exporter.core.files import PROJECT_LIMIT
 from exporter.core.text import join_names
 from exporter.jobs import Job, JobFolder, Reference, Sample
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.resolved.keys import DECODER, EMBEDDING, VECTORS, VISION, Generate, Part
 from exporter.manifest.syntax.values import quote
 from exporter.records.record import Record, Stage, Status
 from exporter.runtimes import RunFailure, open_session
@@ -31,6 +34,7 @@ from exporter.worker.diagnosis.explanation import Explanation
 from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.inputs.call import from_numpy, to_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects
+from exporter.worker.model.generation import GeneratorPart, select_part
 from exporter.worker.model.model_kinds import Model
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
@@ -38,6 +42,8 @@ from exporter.worker.reference.eager_run import run_model, to_value
 
 #: The samples whose links are compared, and the other connections that are tried.
 _MOST_SAMPLES, _MOST_TRIES = 16, 200
+#: The part of a model with pictures that gives an output.
+_PARTS: Mapping[str, Part] = {"image_features": VISION, VECTORS: EMBEDDING, "logits": DECODER}
 #: The place of a value in the chain: a link and its input, or -1 and an output of the whole.
 _Slot = tuple[int, str]
 
@@ -54,12 +60,17 @@ def explain_chain(
         return
     check = record.check if record.check in SAMPLE_KINDS else "parity"
     samples = [each for each in select_samples(check or "", checked) if not each.error]
+    steps = checked.reference.rollout if record.check == check_rollout.name else ()
     session = open_session(checked.path, device, checked.kernels)
     if not isinstance(session, ChainSession):
         return
     comparison = _Comparison(job, checked, device, opset_export.root)
-    for sample in samples[:_MOST_SAMPLES]:
+    for sample in (*steps, *samples)[:_MOST_SAMPLES]:
         if problem := comparison.find_wrong_link(session, sample):
+            yield {"message": f"{problem}; {record.message}"}
+            return
+    for sample in (*steps, *samples)[:_MOST_SAMPLES]:
+        if problem := comparison.find_other_part(session, sample, opset_export.model):
             yield {"message": f"{problem}; {record.message}"}
             return
     wrong = [sample for sample in samples if not comparison.is_right(session, sample)]
@@ -99,7 +110,39 @@ class _Comparison:
 
     def find_wrong_link(self, session: ChainSession, sample: Sample) -> str:
         """Return the first link whose file differs from PyTorch on a sample, or ""."""
-        values: dict[str, OnnxValue] = dict(self.checked.read(sample).inputs)
+        text = "is the first that is wrong"
+        return self._find_difference(session, sample, self._load_source, text)
+
+    def find_other_part(self, session: ChainSession, sample: Sample, complete_model: Model) -> str:
+        """Return the first link that is another part than that of the whole model, or "".
+
+        Only the parts of a model that generates are known.
+        """
+        if not isinstance(complete_model, GeneratorPart):
+            return ""
+        (source,) = complete_model.generator
+
+        @cache
+        def select(link_id: str) -> Model | None:
+            spec = self._find_spec(link_id)
+            names = {item.name for item in spec.outputs}
+            part = next((part for name, part in _PARTS.items() if name in names), None)
+            generate = spec.generate or (Generate(part=part) if part else None)
+            return select_part(source, spec, generate) if generate else None
+
+        text = "is right on what it gets, and another part than that of `source`"
+        return self._find_difference(session, sample, lambda spec: select(spec.id), text)
+
+    def _find_difference(
+        self,
+        session: ChainSession,
+        sample: Sample,
+        find_model: Callable[[ModelSpec], Model | None],
+        text: str,
+    ) -> str:
+        folder = self.checked.folder.locate(sample)
+        read = self.checked.samples.read(folder, self.checked.spec)
+        values: dict[str, OnnxValue] = dict(read.inputs)
         prefix = "" if sample.kind == "declared" else f"{sample.name}: "
         for index, link in enumerate(session.links):
             try:
@@ -109,10 +152,20 @@ class _Comparison:
             spec = self._find_spec(link.id)
             inputs = {name: np.asarray(values[source]) for name, source in link.inputs.items()}
             outputs = [given[link.outputs[item.name]] for item in spec.outputs]
-            if problem := self._compare(spec, inputs, outputs):
-                return f"{prefix}the link '{link.id}' is the first that is wrong: {problem}"
+            try:
+                model = find_model(spec)
+            except Failure as failure:
+                return f"{prefix}the link '{link.id}': {failure.message}"
+            if model is not None and (problem := self._compare(model, spec, inputs, outputs)):
+                return f"{prefix}the link '{link.id}' {text}: {problem}"
             values |= given
         return ""
+
+    def _load_source(self, spec: ModelSpec) -> Model:
+        if spec.id not in self.models:
+            model = load_model(spec, self.root)
+            self.models[spec.id] = wrap_with_call_objects(model, spec, self.root)
+        return self.models[spec.id]
 
     def _find_spec(self, link_id: str) -> ModelSpec:
         """Return the contract of a link, with the call of its function if it has one."""
@@ -122,27 +175,30 @@ class _Comparison:
         written = ModelSpec.find(contract, PROJECT_LIMIT) if declared.inputs_from else None
         return (written or declared).resolve_cell(self.checked.opset, self.device.name)
 
-    def _run_module(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> list[OnnxValue]:
-        """Return the outputs of a link's PyTorch module.
+    def _run_module(
+        self, model: Model, spec: ModelSpec, inputs: Mapping[str, Array]
+    ) -> list[OnnxValue]:
+        """Return the outputs of a PyTorch module with the contract of a link.
 
         Raises:
             Failure: If it rejects the inputs.
         """
-        if spec.id not in self.models:
-            model = load_model(spec, self.root)
-            self.models[spec.id] = wrap_with_call_objects(model, spec, self.root)
         tensors = {
             item.name: from_numpy(inputs[item.name], is_complex=item.is_complex)
             for item in spec.inputs
         }
-        return [to_value(each) for each in run_model(self.models[spec.id], spec, tensors)]
+        return [to_value(each) for each in run_model(model, spec, tensors)]
 
     def _compare(
-        self, spec: ModelSpec, inputs: Mapping[str, Array], outputs: Sequence[OnnxValue]
+        self,
+        model: Model,
+        spec: ModelSpec,
+        inputs: Mapping[str, Array],
+        outputs: Sequence[OnnxValue],
     ) -> str:
-        """Return how the outputs of a link's file differ from those of its module, or ""."""
+        """Return how the outputs of a link's file differ from those of a module, or ""."""
         try:
-            expected = self._run_module(spec, inputs)
+            expected = self._run_module(model, spec, inputs)
         except Failure as failure:
             return f"its PyTorch module fails on what it gets: {failure.message}"
         folder = JobFolder(Path(self.job.build) / spec.id)
@@ -169,7 +225,7 @@ class _Comparison:
             spec = self._find_spec(link.id)
             inputs = {name: np.asarray(values[source]) for name, source in link.inputs.items()}
             try:
-                outputs = self._run_module(spec, inputs)
+                outputs = self._run_module(self._load_source(spec), spec, inputs)
             except Failure:
                 return False
             values |= {

@@ -1,4 +1,4 @@
-"""Models of transformers that generate: the only module that calls this package."""
+"""Models of transformers that generate: their parts, loops and interfaces."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ import torch
 from exporter.core.errors import suggest_nearest
 from exporter.core.text import join_names, shorten
 from exporter.manifest import ModelSpec
-from exporter.manifest.resolved.keys import DECODER, ENCODER, Generate, Search
+from exporter.manifest.resolved.keys import (
+    DECODER,
+    EMBEDDING,
+    ENCODER,
+    VISION,
+    WHOLE,
+    Generate,
+    Search,
+)
 from exporter.records.record import UNPROVED_SETTINGS, Stage, Status
 from exporter.worker.inputs.call import Tensors
+from exporter.worker.model import pictures
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state, use_seed
 
@@ -158,7 +167,9 @@ class GeneratorPart(torch.nn.Module):
                 rows, length = (*prompt.values(),)[0].shape[:2]
                 parts = _decompose(*self.generator, prompt)
                 (_, first), (_, second) = parts["prefill"], parts["decode"]
-                masks = {name: prompt[name] for name in prompt if name == "attention_mask"}
+                # Without padding, the mask is in no call; and `generate` encodes pictures itself.
+                kept = ("attention_mask", *pictures.PICTURES)
+                masks = {name: prompt[name] for name in kept if name in prompt}
                 cache = _find_cache(second)
                 call = {**second, **first, **masks, cache: second[cache]}
                 tensors = _name_tensors(call)
@@ -174,7 +185,8 @@ class GeneratorPart(torch.nn.Module):
                     following = tuple(prompt["input_ids"][:, 1:, None].unbind(1))
                     tokens = [name for name in inputs if "." not in name]
                     inputs |= {name: inputs[name][:, :1] for name in tokens}
-                yield Loop(f"prompt {rows} x {length}, ", inputs, prompt, following)
+                request = _trim_request(*self.generator, prompt)
+                yield Loop(f"prompt {rows} x {length}, ", inputs, request, following)
 
     def generate_tokens(
         self, request: Mapping[str, Any], steps: int
@@ -287,7 +299,7 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             message += f"declared {item.dtype} [{dims}]; {fix}"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     module.order = tuple(item.name for item in spec.inputs)
-    module.dropped = dropped if generate.part == DECODER else ()
+    module.dropped = dropped if spec.rollout and generate.part in (DECODER, WHOLE) else ()
     return module
 
 
@@ -306,7 +318,7 @@ def _find_token_problems(model: Any, generate: Generate) -> Iterator[str]:
     begins with `begin`.
     """
     default, is_pair = Generate(), model.config.is_encoder_decoder
-    if generate.part == DECODER:
+    if generate.part in (DECODER, WHOLE):
         for name, usual in _read_special_tokens(model).items():
             chosen = getattr(generate, name)
             is_left_out = chosen == getattr(default, name) and not (is_pair and name == "begin")
@@ -389,6 +401,30 @@ class _DecoderOfPair(_PartOfPair):
         return {"logits": returned.logits, name: {"self_attention_cache": cache}}
 
 
+class _DecoderOfVectors(_PartOfPair):
+    """Calls a language model with the vectors of tokens and pictures."""
+
+    def forward(self, **call: Any) -> dict[str, Any]:
+        returned = self.model(**call, use_cache=True)
+        name = _find_cache(returned)
+        return {"logits": returned["logits"], name: returned[name]}
+
+
+class _ModelWithPictures(_PartOfPair):
+    """Calls encoder, embedding and decoder one after the other, as a chain does."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.vision, self.embedding = pictures.Vision(model), pictures.Embedding(model)
+        self.decoder = _DecoderOfVectors(model)
+
+    def forward(self, **call: Any) -> dict[str, Any]:
+        given = {name: call.pop(name) for name in pictures.PICTURES if name in call}
+        vectors = self.embedding(call.pop("input_ids"), **self.vision(**given))
+        returned: dict[str, Any] = self.decoder(**vectors, **call)
+        return returned
+
+
 class _EncoderOfPair(_PartOfPair):
     """Returns the keys and values of an encoder's states for each layer of the decoder."""
 
@@ -419,6 +455,8 @@ def _build_part(
         mask = torch.ones_like(prompt["attention_mask"])
         parts = _decompose(model, prompt | {"attention_mask": mask})
     module, call = parts["decode"][0], dict(parts["decode"][1])
+    if pictures.reads_pictures(model):
+        module, call = _build_picture_part(model, name, prompt, call)
     if is_pair:
         module, cache = _DecoderOfPair(model), _find_cache(call)
         for each in ("use_cache", "return_dict", "encoder_outputs"):
@@ -449,10 +487,81 @@ def _ignores_positions(part: GeneratorPart) -> bool:
     return all(torch.equal(returned[name], each) for name, each in part.outputs.items())
 
 
+def _list_parts(model: Any) -> tuple[str, ...]:
+    if pictures.reads_pictures(model):
+        return (VISION, EMBEDDING, DECODER, WHOLE)
+    return (DECODER, ENCODER) if model.config.is_encoder_decoder else (DECODER,)
+
+
+def _build_picture_part(
+    model: Any, name: str, prompt: dict[str, torch.Tensor], decode: dict[str, Any]
+) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """Return a part of a model with pictures, and its call.
+
+    `decode`: The call of the model for tokens after the prompt.
+
+    Raises:
+        Failure: Stage `source`, if the encoder gives other features than `generate` has.
+    """
+    if _has_states(decode):
+        text = f"`generate`: {type(model).__name__} reads pictures and has other states than keys "
+        raise Failure(Stage.SOURCE, f"{text}and values; {_MODULE_OF_STATES}", status=Status.FAIL)
+    given = {each: prompt[each] for each in pictures.PICTURES if each in prompt}
+    vision, embedding = pictures.Vision(model), pictures.Embedding(model)
+    tokens = {"input_ids": decode["input_ids"]}
+    states = ("attention_mask", "position_ids", _find_cache(decode))
+    rest = {each: decode[each] for each in states if each in decode}
+    if name == VISION:
+        actual = vision(**given)["image_features"]
+        expected = pictures.compute_features(model, prompt)
+        if not (actual.shape == expected.shape and torch.allclose(actual, expected, 1e-4, 1e-4)):
+            message = "`generate` has other features of pictures than the encoder and its "
+            message += "projector; write a module for the encoder, and an entry for it"
+            raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+        return vision, given
+    if name == WHOLE:
+        return _ModelWithPictures(model), {**given, **tokens, **rest}
+    vectors = embedding(**tokens, **(features := vision(**given)))
+    if name == EMBEDDING:
+        return embedding, {**tokens, **features}
+    return _DecoderOfVectors(model), {**vectors, **rest}
+
+
+def _complete_parts(model: Any, parts: Mapping[str, dict[str, Any]]) -> None:
+    """Add the axes of pictures, and the values of the integers that belong to them."""
+    axes = pictures.describe_axes(model)
+    for tables in parts.values():
+        items = [*tables["inputs"], *tables["outputs"]]
+        for item in items:
+            axis = pictures.name_axis(model, item["name"])
+            item["shape"] = [axis if dim == "source" else dim for dim in item["shape"]]
+        dims = {dim for item in items for dim in item["shape"]}
+        tables["axes"] = {name: axis for name, axis in axes.items() if name in dims}
+        # Only a link computes the number of features.
+        if not dims & {"patches", "pictures"}:
+            tables["axes"].pop("features", None)
+        for item in tables["inputs"]:
+            if values := pictures.choose_integers(model, item["name"]):
+                item["values"] = values
+
+
 def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str, Any]:
-    with _utils().apply_patches("dynamo"):
-        parts: dict[str, Any] = _utils().decompose_for_generation(model, prompt, **options)
+    prompt = _trim_request(model, prompt)
+    utils, has_pictures = _utils(), pictures.reads_pictures(model)
+    # The other function splits the first call into the calls of the model's layers.
+    decompose = utils.decompose_prefill_decode if has_pictures else utils.decompose_for_generation
+    forwards = pictures.list_forwards(model) if has_pictures else {}
+    with utils.apply_patches("dynamo"), pictures.restore_forwards(forwards):
+        parts: dict[str, Any] = decompose(model, prompt, **options)
     return parts
+
+
+def _trim_request(model: Any, prompt: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `generate` for a prompt: without pictures if no token has one."""
+    is_picture = getattr(model.config, "image_token_id", None)
+    if "pixel_values" not in prompt or (prompt["input_ids"] == is_picture).any():
+        return prompt
+    return {name: each for name, each in prompt.items() if name not in pictures.PICTURES}
 
 
 @wrap_calls(Stage.SOURCE)
@@ -468,8 +577,8 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
         tokens["search"] = {name: getattr(search, name) for name in _list_changed(search)}
         model = _simplify_generation(model)
         require_package()
-        is_pair, parts = model.config.is_encoder_decoder, {}
-        for name in (DECODER, ENCODER) if is_pair else (DECODER,):
+        parts = {}
+        for name in _list_parts(model):
             sizes = (2, 5, 5), (3, 5, 5), (2, 7, 5), (2, 5, 5), (2, 5, 7)
             modules = [
                 _build_part(model, name, _draw_prompt(model, *each), is_long=index != 3)
@@ -488,6 +597,8 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
             if _has_states(first.call):
                 for each in parts[name]["outputs"]:
                     each["shape"] = ["total" if d == "past" else d for d in each["shape"]]
+        if pictures.reads_pictures(model):
+            _complete_parts(model, parts)
     config = model.config.get_text_config()
     states = [each["name"] for each in parts[DECODER]["inputs"] if "." in each["name"]]
     others = [name for name in states if not name.startswith("past_key_values.")]
@@ -590,10 +701,9 @@ def _require_generator(model: Any) -> Any:
     name, problem = type(model).__name__, ""
     if not (hasattr(model, "can_generate") and model.can_generate()):
         problem = "does not generate; declare its inputs, such as by --input x=2x3"
-    elif _utils().is_multimodal(model):
-        problem = f"has pictures or sounds, and {_PACKAGE} exports neither their encoder nor the "
-        problem += "embedding that takes its features; write modules for encoder, embedding and "
-        problem += "language model, and an entry for each"
+    elif _utils().is_multimodal(model) and not pictures.reads_pictures(model):
+        problem = "has sounds, or pictures without a token in the prompt, and is not divided into "
+        problem += "encoder, embedding and language model; write a module and an entry for each"
     elif model.main_input_name != "input_ids" and not hasattr(model.config, "num_mel_bins"):
         problem = f"generates from {model.main_input_name}; write an entry for each of its modules"
     if problem:
@@ -609,6 +719,9 @@ def _draw_prompts(model: Any, *, is_single: bool) -> Iterator[dict[str, torch.Te
 
     `is_single`: Whether each step takes one token; then no row has padding.
     """
+    if pictures.reads_pictures(model):
+        yield from pictures.draw_prompts(model, _list_words(model))
+        return
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for rows, length in ((2, 5), (1, 1), (3, 9), *(((1, window + 3),) if window else ())):
         padding = 2 if rows == 2 and not is_single else 0
@@ -625,11 +738,9 @@ def _draw_prompt(
 
     Padding in the first row is on the left, and for an encoder on the right.
     """
-    config = model.config.get_text_config()
-    names = ("pad_token_id", "bos_token_id", "eos_token_id")
-    values = [getattr(config, name, None) for name in names]
-    special = {each for value in values for each in (value if isinstance(value, list) else [value])}
-    tokens = torch.tensor([each for each in range(config.vocab_size) if each not in special])
+    config, tokens = model.config.get_text_config(), _list_words(model)
+    if pictures.reads_pictures(model):
+        return pictures.draw_measured_prompt(model, tokens, rows, length, source_length // 2)
     ids = tokens[torch.randint(len(tokens), (rows, length))]
     if model.main_input_name != "input_ids":
         features = torch.randn(rows, config.num_mel_bins, 2 * config.max_source_positions)
@@ -641,3 +752,13 @@ def _draw_prompt(
         return {"input_ids": ids, "attention_mask": mask}
     words = tokens[torch.randint(len(tokens), (rows, source_length))]
     return {"input_ids": words, "attention_mask": mask, "decoder_input_ids": ids}
+
+
+def _list_words(model: Any) -> torch.Tensor:
+    """Return the tokens of a vocabulary that have no meaning of their own."""
+    config = model.config.get_text_config()
+    values = [getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")]
+    names = ("image", "video", "vision_start", "vision_end", "audio")
+    values += [getattr(model.config, f"{name}_token_id", None) for name in names]
+    special = {each for value in values for each in (value if isinstance(value, list) else [value])}
+    return torch.tensor([each for each in range(config.vocab_size) if each not in special])

@@ -109,12 +109,12 @@ def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
     assert (spec.find_axis("past").min, spec.find_axis("total").max) == (0, 64)
 
 
-def test_a_model_with_pictures_names_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_sounds_names_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny_transformers, "is_multimodal", lambda _: True)
     message = (
-        "`generate`: PreTrainedModel has pictures or sounds, and tiny exports neither their "
-        "encoder nor the embedding that takes its features; write modules for encoder, embedding "
-        "and language model, and an entry for each"
+        "`generate`: PreTrainedModel has sounds, or pictures without a token in the prompt, and is "
+        "not divided into encoder, embedding and language model; write a module and an entry for "
+        "each"
     )
     with pytest.raises(Failure) as caught:
         measure_interface(PreTrainedModel(), SPEC)

@@ -72,6 +72,66 @@ def test_an_encoder_has_no_loop(tmp_path: Path) -> None:
     assert (spec.generate, spec.rollout) == (Generate(part="encoder"), None)
 
 
+IDS = '{ name = "input_ids", shape = ["n"], dtype = "int64", fill = { randint = [0, 9] } }'
+VECTORS = '{ name = "inputs_embeds", shape = ["n", 4] }'
+PICTURES = '{ name = "pixel_values", shape = ["pictures", 3] }'
+LOGITS = '{ name = "logits", shape = ["n", 9] }'
+PARTS = {
+    "vision": (PICTURES, '{ name = "image_features", shape = ["pictures", 4] }'),
+    "embedding": (f'{IDS}, {{ name = "image_features", shape = ["features", 4] }}', VECTORS),
+    "decoder": (VECTORS, LOGITS),
+    "whole": (f"{PICTURES}, {IDS}", LOGITS),
+}
+WHOLE = """
+[models.whole]
+chain = ["vision", "embedding", "decoder"]
+generate = { part = "whole", steps = 4 }
+
+[models.whole.feeds]
+"embedding.image_features" = "vision.image_features"
+"decoder.inputs_embeds" = "embedding.inputs_embeds"
+"""
+
+
+def load_whole(root: Path, whole: str = WHOLE) -> dict[str, ModelSpec]:
+    text = 'format = 1\n[defaults]\nsource = "nets.py:prompt"\nopsets = 18\n'
+    files = {"manifests/nets.py": "def prompt(): ...\n"}
+    for part, (inputs, outputs) in PARTS.items():
+        table = f"[{part}]\ninputs = [{inputs}]\noutputs = [{outputs}]\n"
+        files[f"manifests/{part}.interface.toml"] = table
+        if part != "whole":
+            text += (
+                f'[models.{part}]\nexporter = "transformers"\ngenerate = {{ part = "{part}" }}\n'
+            )
+    files["manifests/net.toml"] = text + whole
+    return {spec.id: spec for spec in load_project(make_project(root, files)).models}
+
+
+def test_the_chain_of_a_model_with_pictures_has_the_loop(tmp_path: Path) -> None:
+    specs = load_whole(tmp_path)
+    loop = specs.pop("whole").rollout
+    assert loop is not None
+    assert (loop.steps, loop.feeds) == (4, {"logits": "input_ids"})
+    assert [spec.rollout for spec in specs.values()] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('part = "whole", ', "", "does not apply to a chain"),
+        ("steps = 4 }", 'steps = 4 }\nexporter = "transformers"', "does not apply to a chain"),
+        (WHOLE.partition("generate")[0], "[models.whole]\n", "the other parts; add `chain`"),
+        ('"vision", "embedding", ', '"embedding", "vision", ', "gets an output of a later link"),
+    ],
+)
+def test_what_does_not_fit_the_whole(tmp_path: Path, before: str, after: str, message: str) -> None:
+    assert before in WHOLE
+    with pytest.raises(ExporterError) as caught:
+        load_whole(tmp_path, WHOLE.replace(before, after))
+    texts = [problem.message for problem in caught.value.problems]
+    assert any(message in text for text in texts), texts
+
+
 @pytest.mark.parametrize(
     ("entry", "interface", "message"),
     [
@@ -80,7 +140,11 @@ def test_an_encoder_has_no_loop(tmp_path: Path) -> None:
             None,
             "net.interface.toml with the table .decoder.; run `exporter add nets.py:prompt`",
         ),
-        (GENERATE, "inputs = []", "needs the table .decoder. or .encoder.; run `exporter add`"),
+        (
+            GENERATE,
+            "inputs = []",
+            "needs one of the tables .decoder., .encoder., .*; run `exporter add`",
+        ),
         (GENERATE, INTERFACE.replace("decoder", "encoder"), "with the table .decoder."),
         (GENERATE, INTERFACE.replace("input_ids", "ids"), "no input has the name 'input_ids'"),
         (

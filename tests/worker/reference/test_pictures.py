@@ -1,0 +1,209 @@
+"""Encoder, embedding and decoder of a model with pictures have the tokens of `generate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from exporter.checks.protocol import CheckedFile
+from exporter.checks.rollout import check_rollout
+from exporter.commands.recording.entry import format_generator, format_interface, name_part
+from exporter.commands.recording.sources import Source
+from exporter.jobs import JobFolder, Reference
+from exporter.manifest import Manifest, load_project
+from exporter.manifest.resolved.keys import Generate
+from exporter.records.record import Status
+from exporter.worker.model import generation, pictures
+from exporter.worker.model.generation import measure_interface, select_part
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.rollout import compute_reference
+from tests.unit.manifest.projects import make_project
+from tests.worker import tiny_transformers
+from tests.worker.contracts import make_contract
+from tests.worker.tiny_transformers import PictureModel
+
+SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tiny module stand for transformers."""
+    for name in ("tiny", "tiny.exporters.exporter_onnx", "tiny.exporters.utils"):
+        monkeypatch.setitem(sys.modules, name, tiny_transformers)
+    monkeypatch.setattr(generation, "_PACKAGE", "tiny")
+    monkeypatch.setattr(generation, "version", lambda _: "5.24.0")
+
+
+def load(folder: Path) -> Manifest:
+    """Return the entries that `exporter add` writes for the model."""
+    torch.manual_seed(0)
+    measured = measure_interface(PictureModel(), SPEC)
+    parts = measured["parts"]
+    files = {
+        "manifests/nets.py": "def net(): ...\n",
+        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
+    }
+    for part in parts:
+        name = f"manifests/{name_part('net', part, parts)}.interface.toml"
+        files[name] = format_interface("net", measured, part)
+    return load_project(make_project(folder, files))
+
+
+def test_the_entries_are_a_chain_with_a_loop(tmp_path: Path) -> None:
+    manifest = load(tmp_path)
+    assert [spec.id for spec in manifest.models] == [
+        "net-vision", "net-embedding", "net-decoder", "net",
+    ]  # fmt: skip
+    vision, embedding, decoder, whole = manifest.models
+    assert vision.inputs[0].shape == ("pictures", 3, 4, 4)
+    assert vision.complete_sizes({"pictures": 3})["features"] == 6
+    assert embedding.outputs[0].shape == decoder.inputs[0].shape == ("batch", "length", 16)
+    assert [each.rollout is None for each in manifest.models] == [True, True, True, False]
+    assert [link.id for link in whole.chain] == ["net-vision", "net-embedding", "net-decoder"]
+    assert {item.name for item in whole.inputs} >= {"pixel_values", "input_ids", "position_ids"}
+
+
+def swap(values: dict[str, torch.Tensor]) -> None:
+    values["pixel_values"] = values["pixel_values"].flip(0)
+
+
+def ignore_second(values: dict[str, torch.Tensor]) -> None:
+    first = values["pixel_values"][:1]
+    values["pixel_values"] = first.expand_as(values["pixel_values"])
+
+
+def forget(values: dict[str, torch.Tensor]) -> None:
+    """Read pictures as words where no state is there."""
+    if values["past_key_values.0.key"].shape[2]:
+        values["pixel_values"] = torch.zeros_like(values["pixel_values"])
+
+
+def ignore_all(values: dict[str, torch.Tensor]) -> None:
+    values["pixel_values"] = torch.zeros_like(values["pixel_values"])
+
+
+def read_padding(values: dict[str, torch.Tensor]) -> None:
+    values["attention_mask"] = torch.ones_like(values["attention_mask"])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (None, ""),
+        (forget, ""),  # only the prompt has pictures
+        (swap, "prompt 2 x 7, step 1"),
+        (ignore_second, "prompt 2 x 7, step 1"),
+        (ignore_all, "prompt 2 x 7, step 1"),
+        (read_padding, "prompt 2 x 7, step 1"),
+    ],
+)
+def test_a_file_has_the_tokens_of_generate_with_its_pictures(
+    change: Callable[[dict[str, torch.Tensor]], None] | None, problem: str, tmp_path: Path
+) -> None:
+    spec = load(tmp_path).find_model("net")
+    assert spec.rollout is not None
+    spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"steps": 3})})
+    assert spec.generate is not None
+    torch.manual_seed(0)
+    model = select_part(PictureModel(), spec, spec.generate)
+
+    class File:
+        output_names = tuple(item.name for item in spec.outputs)
+
+        def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            values = {name: torch.tensor(each) for name, each in inputs.items()}
+            if change:
+                change(values)
+            with torch.no_grad():
+                outputs = model(*(values[item.name] for item in spec.inputs))
+            return [outputs[item.name].numpy() for item in spec.outputs]
+
+    with torch.no_grad():
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+    starts = [each.axes for each in samples if each.begins]
+    assert [(each["batch"], each["pictures"]) for each in starts] == [
+        (2, 2),
+        (1, 1),
+        (1, 2),
+        (3, 3),
+    ]
+    reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+    checked = CheckedFile(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
+    result = check_rollout(checked, File(), "cpu")
+    assert (result.status is Status.PASS) is not problem
+    assert result.message.startswith(problem)
+
+
+@torch.no_grad()
+def test_the_number_of_pictures_is_dynamic_in_a_capture(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = PictureModel().eval()
+    vision, embedding = pictures.Vision(model), pictures.Embedding(model)
+    dim = torch.export.Dim.AUTO
+    drawn = pictures.draw_pictures(model, 3)
+    program = torch.export.export(vision, (), drawn, dynamic_shapes={"pixel_values": {0: dim}})
+    others = pictures.draw_pictures(model, 5)
+    features = program.module()(**others)["image_features"]
+    assert torch.equal(features, pictures.compute_features(model, others))
+    ids = torch.tensor([[3, 63, 63, 4], [63, 63, 5, 6]])
+    program = torch.export.export(
+        embedding, (ids, features[:4]), dynamic_shapes=({0: dim, 1: dim}, {0: dim})
+    )
+    run = program.module()
+    longer = torch.tensor([[63, 7, 63, 63, 3, 63]])
+    for count in (4, 3, 2):
+        vectors = run(longer, features[:count])["inputs_embeds"]
+        expected = model.tokens(longer)
+        places = torch.tensor([0, 2, 3, 5])[:count]
+        expected[0, places] = features[:count]
+        assert torch.equal(vectors, expected)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@torch.no_grad()
+def test_tokens_without_a_feature_keep_their_vector(count: int) -> None:
+    torch.manual_seed(0)
+    model = PictureModel()
+    ids, features = torch.tensor([[3, 63, 63]]), torch.randn(count, 16)
+    vectors = pictures.Embedding(model)(ids, features)["inputs_embeds"]
+    expected = model.tokens(ids)
+    expected[0, 1 : 1 + count] = features
+    assert torch.equal(vectors, expected)
+
+
+def test_other_features_than_those_of_generate_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = PictureModel.get_image_features
+
+    def scale(model: PictureModel, pixel_values: torch.Tensor) -> object:
+        returned = usual(model, pixel_values)
+        returned.pooler_output = [2 * each for each in returned.pooler_output]
+        return returned
+
+    monkeypatch.setattr(PictureModel, "get_image_features", scale)
+    message = "`generate` has other features of pictures than the encoder and its projector"
+    with pytest.raises(Failure, match=message):
+        measure_interface(PictureModel(), SPEC)
+
+
+def test_a_model_with_other_logits_than_its_parts_is_red(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec = load(tmp_path).find_model("net")
+    usual = PictureModel.forward
+
+    def forward(model: PictureModel, **call: object) -> object:
+        returned = usual(model, **call)
+        if call.get("pixel_values") is not None:  # as if pictures were used again in the layers
+            returned["logits"] = returned["logits"].flip(-1)
+        return returned
+
+    monkeypatch.setattr(PictureModel, "forward", forward)
+    assert spec.generate is not None
+    model = select_part(PictureModel(), spec, spec.generate)
+    with torch.no_grad(), pytest.raises(Failure, match="has other logits than `generate`"):
+        compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
