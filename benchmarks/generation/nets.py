@@ -230,9 +230,10 @@ def qwen2_vl() -> transformers.PreTrainedModel:
         "depth": 2, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2,
         "patch_size": 4, "spatial_merge_size": 2, "temporal_patch_size": 2,
     }  # fmt: skip
+    text = {**_DECODER, "num_attention_heads": 2, "num_key_value_heads": 1}
     return _build(
         transformers.Qwen2VLForConditionalGeneration,
-        text_config={**_DECODER, "num_attention_heads": 2, "num_key_value_heads": 1, "rope_parameters": rope},
+        text_config={**text, "rope_parameters": rope},
         vision_config=vision, image_token_id=63, video_token_id=62, vision_start_token_id=61,
         vision_end_token_id=60,
     )  # fmt: skip

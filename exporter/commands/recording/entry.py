@@ -21,7 +21,7 @@ from exporter.commands.recording.observation import (
 from exporter.commands.recording.sources import Source
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
-from exporter.manifest.resolved.keys import DECODER, WHOLE
+from exporter.manifest.resolved.keys import COMPLETE, DECODER
 
 #: The opset of `add`: the lowest one that both exporters write without a conversion.
 DEFAULT_OPSET = 18
@@ -93,7 +93,7 @@ def name_part(id: str, part: str, parts: Collection[str]) -> str:
 
 def _find_main_part(parts: Collection[str]) -> str:
     """Return the part that selects tokens."""
-    return WHOLE if WHOLE in parts else DECODER
+    return COMPLETE if COMPLETE in parts else DECODER
 
 
 def format_generator(
@@ -112,8 +112,8 @@ def format_generator(
         lines += ["", f"[models.{name}]", f"source = {json.dumps(source.text)}"]
         settings = [] if part == DECODER == main else [f'part = "{part}"']
         settings += ["steps = 32", *words] if part == main else []
-        if part == WHOLE:
-            links = [name_part(id, each, parts) for each in parts if each != WHOLE]
+        if part == COMPLETE:
+            links = [name_part(id, each, parts) for each in parts if each != COMPLETE]
             lines += [f"chain = {json.dumps(links)}", *_format_feeds(id, parts)]
         else:
             lines.append('exporter = "transformers"')
@@ -140,7 +140,7 @@ def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) 
         lines.append(f'cases = [{{ name = "words", values = {{ input_ids = {words} }} }}]')
     axes = [f"{key} = {_inline(each).as_string()}" for key, each in tables.get("axes", {}).items()]
     dims = {dim for each in tables["inputs"] for dim in each["shape"]}
-    if part in (DECODER, WHOLE) and "past" in dims:
+    if part in (DECODER, COMPLETE) and "past" in dims:
         length = '"length"' if "length" in dims else "1"
         axes = ["past = { min = 0 }", f'total = {{ sum = ["past", {length}] }}', *axes]
     return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if axes else ()), ""])
@@ -151,7 +151,7 @@ def _format_feeds(id: str, parts: Mapping[str, Any]) -> Iterator[str]:
     given: dict[str, str] = {}
     for part, tables in parts.items():
         name = name_part(id, part, parts)
-        for item in tables["inputs"] if part != WHOLE else ():
+        for item in tables["inputs"] if part != COMPLETE else ():
             if item["name"] in given:
                 target, source = f"{name}.{item['name']}", f"{given[item['name']]}.{item['name']}"
                 yield f"feeds.{json.dumps(target)} = {json.dumps(source)}"

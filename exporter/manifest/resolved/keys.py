@@ -181,12 +181,12 @@ DECODER: Final = "decoder"
 ENCODER: Final = "encoder"
 VISION: Final = "vision"
 EMBEDDING: Final = "embedding"
-WHOLE: Final = "whole"
+COMPLETE: Final = "whole"
 #: The input of a decoder that gets the vectors of tokens and pictures.
 VECTORS: Final = "inputs_embeds"
 #: Each part of a model that generates: the table of its interface.
 Part = Literal["decoder", "encoder", "vision", "embedding", "whole"]
-PARTS: Final = (DECODER, ENCODER, VISION, EMBEDDING, WHOLE)
+PARTS: Final = (DECODER, ENCODER, VISION, EMBEDDING, COMPLETE)
 
 
 class Search(Table):

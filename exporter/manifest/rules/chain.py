@@ -9,7 +9,7 @@ from typing import Any
 from exporter.core.errors import suggest_name
 from exporter.core.text import join_names
 from exporter.manifest.resolved.call import Input, TensorSpec
-from exporter.manifest.resolved.keys import WHOLE
+from exporter.manifest.resolved.keys import COMPLETE
 from exporter.manifest.resolved.model import Link, ModelSpec, Output
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.invalid_entries import make_invalid_spec
@@ -64,7 +64,7 @@ def _drop_other_keys(spec: ModelSpec) -> dict[str, Any]:
     unset = {
         key: keys[key].get_default(call_default_factory=True)
         for key in (*_FILE_KEYS, *_EXPORT_KEYS, "parent")
-        if key != "generate" or not (spec.generate and spec.generate.part == WHOLE)
+        if key != "generate" or not (spec.generate and spec.generate.part == COMPLETE)
     }
     without: dict[str, Any] = {"exporter": None, "capture": None, "options": {}}
     overrides = tuple(each.model_copy(update=without) for each in spec.overrides)
@@ -78,7 +78,7 @@ def _check_other_keys(entry: EffectiveSettings) -> None:
         (key,)
         for key in _FILE_KEYS
         if entry.has_valid(key) and getattr(settings, key) and entry.is_own((key,))
-        if key != "generate" or (settings.generate and settings.generate.part != WHOLE)
+        if key != "generate" or (settings.generate and settings.generate.part != COMPLETE)
     ]
     paths += [
         (key,) for key in ("exporter", "capture") if entry.origins.get((key,)) is entry.own_layer

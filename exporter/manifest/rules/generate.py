@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.core.text import join_names
-from exporter.manifest.resolved.keys import DECODER, PARTS, WHOLE
+from exporter.manifest.resolved.keys import COMPLETE, DECODER, PARTS
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import INTERFACE, ManifestFile, validate
 from exporter.manifest.schema.entry import Settings
@@ -58,7 +58,7 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     if not (settings.generate and entry.has_valid("generate", "exporter")):
         return {"generate": None}
     # An invalid path names a finished file, too.
-    is_whole, is_chain = settings.generate.part == WHOLE, bool(settings.chain)
+    is_whole, is_chain = settings.generate.part == COMPLETE, bool(settings.chain)
     if is_whole and not is_chain and entry.has_valid("chain"):
         message = 'part = "whole" is for the chain of the other parts; add `chain`'
         entry.add_problem(("generate",), message)

@@ -7,7 +7,7 @@ from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.core.text import pluralize
-from exporter.manifest.resolved.keys import DECODER, VECTORS, WHOLE, Rollout
+from exporter.manifest.resolved.keys import COMPLETE, DECODER, VECTORS, Rollout
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.generate import NOT_FOR_GENERATE
 from exporter.manifest.rules.layers import EffectiveSettings
@@ -104,7 +104,7 @@ def _find_loop(entry: EffectiveSettings) -> Rollout | None:
         entry.add_problem(("rollout",), NOT_FOR_GENERATE)
     # The decoder of a model with pictures gets vectors, and only the whole selects tokens.
     reads_vectors = any(item.name == VECTORS for item in entry.settings.inputs)
-    if not generate or generate.part not in (DECODER, WHOLE) or reads_vectors:
+    if not generate or generate.part not in (DECODER, COMPLETE) or reads_vectors:
         return table
     # The names are the templates of ONNX Runtime GenAI and Optimum.
     names = [item.name for item in entry.settings.outputs if item.name.startswith("present.")]

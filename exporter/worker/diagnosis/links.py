@@ -64,7 +64,7 @@ def explain_chain(
     session = open_session(checked.path, device, checked.kernels)
     if not isinstance(session, ChainSession):
         return
-    comparison = _Comparison(job, checked, device, opset_export.root)
+    comparison = Comparison(job, checked, device, opset_export.root)
     for sample in (*steps, *samples)[:_MOST_SAMPLES]:
         if problem := comparison.find_wrong_link(session, sample):
             yield {"message": f"{problem}; {record.message}"}
@@ -95,7 +95,7 @@ _NO_FEEDS = "no exchange of feeds repairs it; compare `feeds` with the code of `
 
 
 @dataclass(slots=True)
-class _Comparison:
+class Comparison:
     """The links of a chain, with the modules of their sources."""
 
     job: Job

@@ -18,11 +18,11 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.text import join_names, shorten
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.keys import (
+    COMPLETE,
     DECODER,
     EMBEDDING,
     ENCODER,
     VISION,
-    WHOLE,
     Generate,
     Search,
 )
@@ -168,8 +168,8 @@ class GeneratorPart(torch.nn.Module):
                 parts = _decompose(*self.generator, prompt)
                 (_, first), (_, second) = parts["prefill"], parts["decode"]
                 # Without padding, the mask is in no call; and `generate` encodes pictures itself.
-                kept = ("attention_mask", *pictures.PICTURES)
-                masks = {name: prompt[name] for name in kept if name in prompt}
+                known = ("attention_mask", *pictures.PICTURES)
+                masks = {name: prompt[name] for name in known if name in prompt}
                 cache = _find_cache(second)
                 call = {**second, **first, **masks, cache: second[cache]}
                 tensors = _name_tensors(call)
@@ -299,7 +299,7 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             message += f"declared {item.dtype} [{dims}]; {fix}"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     module.order = tuple(item.name for item in spec.inputs)
-    module.dropped = dropped if spec.rollout and generate.part in (DECODER, WHOLE) else ()
+    module.dropped = dropped if spec.rollout and generate.part in (DECODER, COMPLETE) else ()
     return module
 
 
@@ -318,7 +318,7 @@ def _find_token_problems(model: Any, generate: Generate) -> Iterator[str]:
     begins with `begin`.
     """
     default, is_pair = Generate(), model.config.is_encoder_decoder
-    if generate.part in (DECODER, WHOLE):
+    if generate.part in (DECODER, COMPLETE):
         for name, usual in _read_special_tokens(model).items():
             chosen = getattr(generate, name)
             is_left_out = chosen == getattr(default, name) and not (is_pair and name == "begin")
@@ -456,7 +456,7 @@ def _build_part(
         parts = _decompose(model, prompt | {"attention_mask": mask})
     module, call = parts["decode"][0], dict(parts["decode"][1])
     if pictures.reads_pictures(model):
-        module, call = _build_picture_part(model, name, prompt, call)
+        module, call = _build_picture_part(model, name, prompt, parts)
     if is_pair:
         module, cache = _DecoderOfPair(model), _find_cache(call)
         for each in ("use_cache", "return_dict", "encoder_outputs"):
@@ -489,20 +489,22 @@ def _ignores_positions(part: GeneratorPart) -> bool:
 
 def _list_parts(model: Any) -> tuple[str, ...]:
     if pictures.reads_pictures(model):
-        return (VISION, EMBEDDING, DECODER, WHOLE)
+        return (VISION, EMBEDDING, DECODER, COMPLETE)
     return (DECODER, ENCODER) if model.config.is_encoder_decoder else (DECODER,)
 
 
 def _build_picture_part(
-    model: Any, name: str, prompt: dict[str, torch.Tensor], decode: dict[str, Any]
+    model: Any, name: str, prompt: dict[str, torch.Tensor], calls: Mapping[str, Any]
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
     """Return a part of a model with pictures, and its call.
 
-    `decode`: The call of the model for tokens after the prompt.
+    `calls`: Those of the model for the prompt and for tokens after it.
 
     Raises:
-        Failure: Stage `source`, if the encoder gives other features than `generate` has.
+        Failure: Stage `source`, if the encoder gives other features than `generate` has, or if the
+            parts give other logits than the model.
     """
+    decode, positions = calls["decode"][1], calls["prefill"][1]["position_ids"]
     if _has_states(decode):
         text = f"`generate`: {type(model).__name__} reads pictures and has other states than keys "
         raise Failure(Stage.SOURCE, f"{text}and values; {_MODULE_OF_STATES}", status=Status.FAIL)
@@ -519,12 +521,29 @@ def _build_picture_part(
             message += "projector; write a module for the encoder, and an entry for it"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
         return vision, given
-    if name == WHOLE:
-        return _ModelWithPictures(model), {**given, **tokens, **rest}
+    if name == COMPLETE:
+        complete = _ModelWithPictures(model)
+        _require_logits(model, complete, prompt, positions)
+        return complete, {**given, **tokens, **rest}
     vectors = embedding(**tokens, **(features := vision(**given)))
     if name == EMBEDDING:
         return embedding, {**tokens, **features}
     return _DecoderOfVectors(model), {**vectors, **rest}
+
+
+def _require_logits(
+    model: Any, complete: torch.nn.Module, prompt: dict[str, Any], positions: torch.Tensor
+) -> None:
+    """Fail if the parts have other logits for a prompt with pictures than the model."""
+    names = ("input_ids", "attention_mask", *pictures.PICTURES)
+    call = {each: prompt[each] for each in names if each in prompt}
+    expected = model(**prompt, position_ids=positions)["logits"][:, -1]
+    actual = complete(**call, position_ids=positions)["logits"][:, -1]
+    if not torch.allclose(actual, expected, 1e-4, 1e-4 * float(expected.abs().max())):
+        text = f"`generate`: the language model of {type(model).__name__} gets more than the "
+        text += "vectors of tokens and pictures, such as features of several layers or the places "
+        text += "of pictures; write a module and an entry for encoder, embedding and language model"
+        raise Failure(Stage.SOURCE, text, status=Status.FAIL)
 
 
 def _complete_parts(model: Any, parts: Mapping[str, dict[str, Any]]) -> None:
@@ -704,6 +723,9 @@ def _require_generator(model: Any) -> Any:
     elif _utils().is_multimodal(model) and not pictures.reads_pictures(model):
         problem = "has sounds, or pictures without a token in the prompt, and is not divided into "
         problem += "encoder, embedding and language model; write a module and an entry for each"
+    elif pictures.reads_pictures(model) and (reason := pictures.find_problem(model)):
+        problem = f"has pictures, and the features of two of them were not computed: {reason}; "
+        problem += "write a module and an entry for encoder, embedding and language model"
     elif model.main_input_name != "input_ids" and not hasattr(model.config, "num_mel_bins"):
         problem = f"generates from {model.main_input_name}; write an entry for each of its modules"
     if problem:

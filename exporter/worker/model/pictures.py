@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +31,20 @@ def reads_pictures(model: Any) -> bool:
     """Return whether a model takes pictures as tokens of its prompt."""
     has_token = getattr(model.config, "image_token_id", None) is not None
     return has_token and hasattr(model, "get_image_features")
+
+
+def find_problem(model: Any) -> str:
+    """Return why two pictures have no features here, with the line that fails, or ""."""
+    try:
+        with torch.no_grad():
+            Vision(model)(**draw_pictures(model, 2))
+    except Exception as error:  # code of the model runs
+        frames = traceback.extract_tb(error.__traceback__)
+        of_package = [each for each in frames if "/transformers/" in each.filename]
+        frame = (of_package or frames)[-1]
+        file = "/".join(Path(frame.filename).parts[-4:])
+        return f"{file}:{frame.lineno}: {type(error).__name__}: {error}"
+    return ""
 
 
 def has_grid(model: Any) -> bool:
@@ -119,10 +135,10 @@ def _run_projector(model: Any, pixel_values: torch.Tensor) -> torch.Tensor:
     Code behind it may split them by picture, and a file with this split has a fixed number of them;
     it gets those of one picture.
     """
-    found: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
 
     def keep(_: torch.nn.Module, __: object, features: torch.Tensor) -> torch.Tensor:
-        found.append(features)
+        outputs.append(features)
         return features[:1]
 
     handle = _find_projector(model).register_forward_hook(keep)
@@ -130,13 +146,13 @@ def _run_projector(model: Any, pixel_values: torch.Tensor) -> torch.Tensor:
         _run_model(model, pixel_values)
     finally:
         handle.remove()
-    return found[0]
+    return outputs[0]
 
 
 def _find_projector(model: Any) -> torch.nn.Module:
     named = model.named_modules()
-    found = (each for name, each in named if name.rpartition(".")[2] in _PROJECTORS)
-    projector: torch.nn.Module = next(found)
+    projectors = (each for name, each in named if name.rpartition(".")[2] in _PROJECTORS)
+    projector: torch.nn.Module = next(projectors)
     return projector
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from exporter.checks.protocol import CheckedFile
 from exporter.checks.rollout import check_rollout
 from exporter.commands.recording.entry import format_generator, format_interface, name_part
 from exporter.commands.recording.sources import Source
-from exporter.jobs import JobFolder, Reference
+from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import Manifest, load_project
 from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import Status
+from exporter.runtimes.chain import LinkFile
+from exporter.worker.diagnosis.links import Comparison
 from exporter.worker.model import generation, pictures
 from exporter.worker.model.generation import measure_interface, select_part
 from exporter.worker.process.failure import Failure
@@ -204,6 +207,86 @@ def test_a_model_with_other_logits_than_its_parts_is_red(
 
     monkeypatch.setattr(PictureModel, "forward", forward)
     assert spec.generate is not None
+    message = "the language model of PictureModel gets more than the vectors of tokens and pictures"
+    with pytest.raises(Failure, match=message):
+        select_part(PictureModel(), spec, spec.generate)
+
+
+def test_an_encoder_with_another_call_is_named_with_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def compute(_: PictureModel, pixel_values: torch.Tensor) -> object:
+        raise ValueError("no sizes")
+
+    monkeypatch.setattr(PictureModel, "get_image_features", compute)
+    message = (
+        r"features of two of them were not computed: .*/test_pictures\.py:\d+: ValueError: no s"
+    )
+    with pytest.raises(Failure, match=message):
+        measure_interface(PictureModel(), SPEC)
+
+
+def test_a_model_with_pictures_and_states_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "_has_states", lambda _: True)
+    with pytest.raises(Failure, match="reads pictures and has other states than keys and values"):
+        measure_interface(PictureModel(), SPEC)
+
+
+class Session:
+    """Runs the parts of a model in place of files; one of them can be wrong."""
+
+    def __init__(self, manifest: Manifest, wrong: str) -> None:
+        self.links = tuple(
+            LinkFile(id=link.id, file="", inputs=link.inputs, outputs=link.outputs)
+            for link in manifest.find_model("net").chain
+        )
+        self.specs = {spec.id: spec for spec in manifest.models}
+        self.wrong = wrong
+
+    def run_link(self, index: int, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        link = self.links[index]
+        spec = self.specs[link.id]
+        assert spec.generate is not None
+        torch.manual_seed(0)
+        part = select_part(PictureModel(), spec, spec.generate)
+        tensors = {name: torch.tensor(values[source]) for name, source in link.inputs.items()}
+        if link.id == self.wrong:
+            name = spec.inputs[-1].name
+            tensors[name] = tensors[name].flip(0)
+        with torch.no_grad():
+            returned = part(*(tensors[item.name] for item in spec.inputs))
+        return {link.outputs[name]: each.numpy() for name, each in returned.items()}
+
+
+@pytest.mark.parametrize("wrong", ["", "net-vision", "net-embedding"])
+def test_the_link_that_is_another_part_is_named(wrong: str, tmp_path: Path) -> None:
+    manifest = load(tmp_path)
+    spec = manifest.find_model("net")
+    assert spec.generate is not None
+    assert spec.rollout is not None
+    spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"steps": 2})})
+    torch.manual_seed(0)
     model = select_part(PictureModel(), spec, spec.generate)
-    with torch.no_grad(), pytest.raises(Failure, match="has other logits than `generate`"):
-        compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+    folder = JobFolder(tmp_path / "net")
+    with torch.no_grad():
+        samples = compute_reference(model, spec, {}, folder, tmp_path)
+    reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+    checked = CheckedFile(folder=folder, opset=18, spec=spec, reference=reference)
+    links = tuple(each for each in manifest.models if each.id != "net")
+    for each in links:
+        count = len(each.outputs)
+        declared = Sample(index=0, name="declared", kind="declared", axes={}, scales=(1.0,) * count)
+        of_link = Reference(
+            samples=(declared,), noise=(1e-6,) * count, output_spread=(1.0,) * count
+        )
+        path = JobFolder(tmp_path / each.id).reference
+        path.parent.mkdir()
+        path.write_text(of_link.to_json())
+    job = SimpleNamespace(links=links, build=str(tmp_path))
+    comparison = Comparison(job, checked, SimpleNamespace(name="cpu"), tmp_path)
+    starts = [sample for sample in samples if sample.begins]
+    session = Session(manifest, wrong)
+    texts = [comparison.find_other_part(session, each, model) for each in starts]
+    named = [f"the link '{wrong}' is right on what it gets, and another part" in t for t in texts]
+    # A single picture, or none, cannot be exchanged with another one.
+    assert named == ([True, False, True, True] if wrong else [False] * 4), texts
