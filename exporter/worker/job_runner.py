@@ -32,6 +32,7 @@ from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.model_kinds import Model
 from exporter.worker.model.source_loader import (
     LoadedModel,
+    find_weights_of_calls,
     load_model_twice,
     require_names_in_order,
 )
@@ -41,6 +42,7 @@ from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.recheck import recheck
 from exporter.worker.reference import metric, rollout
+from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.reference_run import (
     compute_reference,
     format_reference_notes,
@@ -172,6 +174,10 @@ def _compute_reference(
     spec = output.spec
     root = output.root
     job_folder = output.folder
+
+    def call_once(other: Model) -> None:
+        run_model(wrap_with_call_objects(other, spec, root), spec, inputs)
+
     reference = compute_reference(model, spec, root, job_folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     weights, weight_inputs = weight_interface.describe_weights(
@@ -206,7 +212,9 @@ def _compute_reference(
     }
     reference = reference.model_copy(update=update)
     write_json(job_folder.reference, reference)
-    initial = (f"{INITIAL_WEIGHTS}{loaded.initial}",) if loaded.initial else ()
+    of_calls = "" if loaded.initial else find_weights_of_calls(loaded, spec, root, call_once)
+    which = loaded.initial or of_calls
+    initial = (f"{INITIAL_WEIGHTS}{which}",) if which else ()
     return PreparedJob(
         output=output,
         model=model,

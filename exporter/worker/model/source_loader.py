@@ -265,6 +265,8 @@ class LoadedModel:
     initial: str = ""
     """` of seed 0` if its weights have the values they were drawn with, `: head.weight` if some do,
     ` in place of checkpoints/net.pt` if that file is missing here, else ""."""
+    names: frozenset[str] | None = None
+    """The parameters before the first call, or None for a saved model."""
 
 
 def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
@@ -308,7 +310,36 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
         unproved=unproved,
         constants=tuple(_list_constants(model)) if initial else (),
         initial=initial,
+        names=frozenset(name for name, _ in model.named_parameters()),
     )
+
+
+def find_weights_of_calls(
+    loaded: LoadedModel, spec: ModelSpec, root: Path, call: Callable[[Model], object]
+) -> str:
+    """Return which weights the calls of a model drew, as `LoadedModel.initial`.
+
+    `call`: Call a model on inputs. A weight that a call created and that is the same with another
+    seed was loaded, by any function.
+    """
+    current = dict(loaded.model.named_parameters()) if loaded.names is not None else {}
+    created = [name for name in current if name not in (loaded.names or ())]
+    if not created:
+        return ""
+
+    def digest_other_seed() -> dict[str, str]:
+        with _shift_seeds():
+            other = load_model(spec, root)
+            call(other)
+            return digest_weights(other)
+
+    others = compute_in_fork(digest_other_seed) if can_fork() or not IS_LINUX else None
+    digests, keys = digest_weights(loaded.model), {n: f"the parameter '{n}'" for n in created}
+    # Without another call, nothing shows that a weight is trained.
+    drawn = [n for n in created if others is None or digests[keys[n]] != others.get(keys[n])]
+    if not drawn:
+        return ""
+    return f": {join_names(drawn, 1)}" if len(drawn) < len(current) else f" of seed {spec.seed}"
 
 
 def has_drawn(seed: int) -> bool:

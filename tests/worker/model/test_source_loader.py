@@ -17,7 +17,12 @@ from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.model_kinds import ScriptedFunction
-from exporter.worker.model.source_loader import load_model, load_model_twice, require_hash
+from exporter.worker.model.source_loader import (
+    find_weights_of_calls,
+    load_model,
+    load_model_twice,
+    require_hash,
+)
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import apply_state
 from tests.traps.prove import export
@@ -516,6 +521,42 @@ def test_initial_values_that_hide_a_part_are_named(
     )
     spec = make_contract("", manifest="m.toml", source=f"{name}.py:build")
     assert load_model_twice(spec, tmp_path).constants == names
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("code", "before", "expected"),
+    [
+        ("nn.Linear(4, 3)", "", " of seed 0"),
+        ("nn.Linear(4, 3)", "self.old = trained(nn.Linear(4, 4))", ": net.weight and 1 more"),
+        ("trained(nn.Linear(4, 3))", "", ""),
+        ("nn.LayerNorm(4)", "", ""),
+        ("nn.Identity()", "self.old = trained(nn.Linear(4, 4))", ""),
+    ],
+)
+def test_weights_that_the_first_call_draws_are_initial(
+    tmp_path: Path, code: str, before: str, expected: str
+) -> None:
+    name = f"created_{hashlib.sha256((code + before).encode()).hexdigest()[:8]}"
+    (tmp_path / f"{name}.py").write_text(
+        "import torch\nfrom torch import nn\n\n\n"
+        "def trained(net):\n    for each in net.parameters():\n"
+        "        each.data = torch.arange(float(each.numel())).reshape(each.shape)\n"
+        "    return net\n\n\n"
+        "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.net = None\n        {before}\n\n"
+        "    def forward(self, x):\n        if self.net is None:\n"
+        f"            self.net = {code}\n        return self.net(x)\n"
+    )
+    spec = make_contract("", manifest="m.toml", source=f"{name}.py:Model")
+    loaded = load_model_twice(spec, tmp_path)
+
+    def call(model: torch.nn.Module) -> None:
+        model(torch.ones(2, 4))
+
+    assert (loaded.initial, find_weights_of_calls(loaded, spec, tmp_path, call)) == ("", "")
+    call(loaded.model)
+    assert find_weights_of_calls(loaded, spec, tmp_path, call) == expected
 
 
 def test_a_file_of_weights_makes_no_initial_weights(root: Path) -> None:
