@@ -90,6 +90,16 @@ class ExportResult:
     """Whether tables were written; not for a part of the cells if others have no result."""
 
     @property
+    def noop_inputs(self) -> NoopInputs | None:
+        """The inputs of `noop`, by the name that version 1.0 of the package has."""
+        return self.noop.inputs if self.noop else None
+
+    @property
+    def started(self) -> int:
+        """The time of `noop` before the first input, as in version 1.0; 0 without `noop`."""
+        return self.noop.since.changed if self.noop else 0
+
+    @property
     def is_green(self) -> bool:
         """Whether all manifests are valid, and all selected cells have a result that is not red."""
         if self.manifest.problems:
