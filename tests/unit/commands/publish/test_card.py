@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from exporter.commands.publish.descriptions import write_descriptions
-from exporter.commands.publish.published_folder import Publication, list_hints
+from exporter.commands.publish.published_folder import Publication, PublishedLink, list_hints
 from exporter.core.device_name import DeviceName
 from exporter.manifest import Device, Input, ModelSpec, Output, Preprocess
+from exporter.manifest.resolved.keys import Generate, Rollout
 from exporter.records.record import Latency, LoadTime, Measurements, PeakMemory
 from tests.unit.factory import make_record, make_spec
 
@@ -28,7 +29,11 @@ MEASURED = Measurements(
 
 
 def write_card(
-    folder: Path, devices: tuple[Device, ...], spec: ModelSpec = SPEC, **fields: Any
+    folder: Path,
+    devices: tuple[Device, ...],
+    spec: ModelSpec = SPEC,
+    links: tuple[PublishedLink, ...] = (),
+    **fields: Any,
 ) -> str:
     publication = Publication(
         model="net",
@@ -40,6 +45,7 @@ def write_card(
         allowed=(),
         records=tuple(make_record(f"net/18/{device.name}", **fields) for device in devices),
         sources={},
+        links=links,
     )
     write_descriptions(publication, spec, devices, folder / "templates", folder)
     return (folder / "README.md").read_text()
@@ -64,6 +70,24 @@ def test_a_file_as_the_reference_is_named(tmp_path: Path) -> None:
     card = write_card(tmp_path, (CPU,), SPEC.model_copy(update={"source": "files/net.onnx"}))
     assert "has the outputs of `net.onnx`" in card
     assert "at most off `net.onnx`" in card
+
+
+def test_a_chain_that_generates_has_a_loop_and_no_program_of_one_file(tmp_path: Path) -> None:
+    spec = SPEC.model_copy(
+        update={
+            "generate": Generate(part="whole", steps=4),
+            "rollout": Rollout(steps=4, feeds={"y": "x"}),
+        }
+    )
+    links = tuple(
+        PublishedLink(id=f"net-{part}", file=f"link-{part}.onnx", inputs={}, outputs={})
+        for part in ("vision", "decoder")
+    )
+    card = write_card(tmp_path, (CPU,), spec, links)
+    assert "generate.py" not in card
+    assert "genai_config.json" not in card
+    assert "The logits and the token of each step are those of the model's own `generate`." in card
+    assert "| net-vision | `link-vision.onnx` |" in card
 
 
 def test_missing_keys_are_hinted_once() -> None:
