@@ -299,3 +299,17 @@ class HighBranch(nn.Module):
 class KeepsSize(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * int(x.shape[1])
+
+
+class Float32Positions(nn.Module):
+    """Multiplies its weights with numbers that it creates in float32, as for positions."""
+
+    def __init__(self, is_cast: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.is_cast = is_cast
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = torch.arange(4, dtype=torch.float32) / 3
+        y = self.linear(x) + self.linear(positions)
+        return y.float() if self.is_cast else y

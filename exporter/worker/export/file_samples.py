@@ -181,6 +181,8 @@ def _list_equal_values(
     for inputs in calls:
         with create_mode(record):
             paths.append(model_branches.follow_inputs(opset_export, inputs))
+        if lines.isdisjoint(values):
+            return  # the line reads a size, which only the trace has as a tensor
     paths = [path for path in paths if not path.has_failed]
     is_one_branch = any(path.has_branch for path in paths[:1])
     is_one_branch = is_one_branch and len({frozenset(path.instructions) for path in paths}) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -372,12 +373,17 @@ def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Out
     if model is None:
         return None
     wide = {name: _widen(value) for name, value in inputs.items()}
+    # A model that creates tensors by `dtype=torch.float32` in `forward` multiplies two dtypes.
+    modes: list[AbstractContextManager[None]] = [nullcontext()]
+    modes += [] if isinstance(model, OnnxModel) else [large_float64.compute_in_float64()]
+    outputs: Outputs = ()
     previous = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # of the tensors that a model creates in `forward`
     try:
-        outputs = run_model(model, spec, wide)
-    except Failure:
-        return None
+        for mode in modes:
+            with suppress(Failure), mode:
+                outputs = run_model(model, spec, wide)
+                break
     finally:
         torch.set_default_dtype(previous)
     return outputs if len(outputs) == len(spec.outputs) else None

@@ -24,8 +24,8 @@ from exporter.jobs import (
 )
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
-from exporter.records.record import Record, Status
-from exporter.worker.export import size_terms
+from exporter.records.record import EQUAL_VALUES, TRACER_PREFIX, Record, Status
+from exporter.worker.export import file_samples, size_terms
 from exporter.worker.export.attempts import Captures
 from exporter.worker.export.operator_regions import choose_revealing_draws
 from exporter.worker.export.size_terms import (
@@ -230,3 +230,31 @@ def test_each_operator_with_a_region_is_tried_if_torch_does_not_list_those_of_a_
     context = SimpleNamespace(spec=declare_picture("Square"), root=ROOT, model=_Pool(4))
     _, hidden = choose_revealing_draws(cast("Any", context), choose_route(context.spec, 18), [])
     assert hidden == ["avg_pool2d of divisor_override: no draw reaches it with another output"]
+
+
+@pytest.mark.parametrize(("reads", "runs"), [(False, 1), (True, 11)])
+def test_a_line_that_reads_a_size_only_in_the_trace_needs_one_run(
+    reads: bool, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"{Path(__file__).name}:1"
+    paths = []
+
+    def follow(_: object, inputs: object) -> SimpleNamespace:
+        paths.append(inputs)
+        if reads:
+            torch.ones(1).item()
+        return SimpleNamespace(has_failed=False, has_branch=False, instructions=set())
+
+    monkeypatch.setattr(file_samples, "find_frame_line", lambda *_: line)
+    monkeypatch.setattr(file_samples, "read_call", lambda *_: ({}, ()))
+    monkeypatch.setattr(file_samples.model_branches, "follow_inputs", follow)
+    spec = declare_picture("Square")
+    known = [
+        SimpleNamespace(index=index, error="", axes={"height": 5, "width": 7}) for index in range(3)
+    ]
+    note = f"{TRACER_PREFIX}{line}: Converting a tensor to a Python float"
+    job: Any = SimpleNamespace(spec=spec, root=ROOT)
+    samples: Any = known
+    exported: Any = SimpleNamespace(notes=(note,))
+    texts = list(file_samples._list_equal_values(job, JobFolder(Path("unused")), samples, exported))
+    assert (texts, len(paths)) == ([f"{EQUAL_VALUES}{line}"] * reads, runs)

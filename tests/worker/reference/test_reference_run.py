@@ -150,6 +150,19 @@ def test_a_large_model_has_the_same_noise_and_a_note(
     assert note.startswith(f"float64: {exact} of {len(large.samples)} samples ran first as a copy")
 
 
+@pytest.mark.parametrize("is_cast", [False, True])
+def test_a_model_that_creates_float32_runs_in_float64(is_cast: bool, tmp_path: Path) -> None:
+    spec = make_contract("Float32Positions", init={"is_cast": is_cast})
+    reference = run_reference(spec, tmp_path)
+    if is_cast:
+        assert "in its declared dtype for all inputs" in reference.float64
+        return
+    assert reference.float64 == ""
+    noise = reference.noise[0]
+    assert noise is not None
+    assert 1e-9 < noise < 1e-6
+
+
 def test_a_model_that_casts_inside_has_no_float64_reference(tmp_path: Path) -> None:
     spec = make_contract("Float32Only", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(spec, tmp_path)
