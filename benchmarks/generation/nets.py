@@ -25,6 +25,18 @@ _LINEAR = {
     "layer_types": ["linear_attention", "full_attention"],
 }  # fmt: skip
 _VISION = {**_LAYERS, "intermediate_size": 32, "image_size": 16, "patch_size": 8}
+_SMALL_PATCHES = {**_VISION, "patch_size": 4}
+_PACKED_TEXT = {**_DECODER, "num_attention_heads": 2, "num_key_value_heads": 1}
+_PACKED_VISION = {
+    "depth": 2, "hidden_size": 16, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}  # fmt: skip
+_ROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+_PACKED_TOKENS = {
+    "image_token_id": 63, "video_token_id": 62, "vision_start_token_id": 61,
+    "vision_end_token_id": 60,
+}  # fmt: skip
+_TILES = [[16, 32], [32, 16], [32, 32]]
 
 
 def _build(model: type, **settings: Any) -> transformers.PreTrainedModel:
@@ -225,15 +237,98 @@ def llava() -> transformers.PreTrainedModel:
 
 
 def qwen2_vl() -> transformers.PreTrainedModel:
-    rope = {"type": "mrope", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
-    vision = {
-        "depth": 2, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2,
-        "patch_size": 4, "spatial_merge_size": 2, "temporal_patch_size": 2,
-    }  # fmt: skip
-    text = {**_DECODER, "num_attention_heads": 2, "num_key_value_heads": 1}
     return _build(
-        transformers.Qwen2VLForConditionalGeneration,
-        text_config={**text, "rope_parameters": rope},
-        vision_config=vision, image_token_id=63, video_token_id=62, vision_start_token_id=61,
-        vision_end_token_id=60,
+        transformers.Qwen2VLForConditionalGeneration, **_PACKED_TOKENS,
+        text_config={**_PACKED_TEXT, "rope_parameters": _ROPE},
+        vision_config={**_PACKED_VISION, "embed_dim": 16, "mlp_ratio": 2},
+    )  # fmt: skip
+
+
+def qwen2_5_vl() -> transformers.PreTrainedModel:
+    """Return a model whose layers but the last attend to windows of 2 x 2 features."""
+    sizes = {"out_hidden_size": 16, "intermediate_size": 32, "window_size": 16}
+    return _build(
+        transformers.Qwen2_5_VLForConditionalGeneration, **_PACKED_TOKENS,
+        text_config={**_PACKED_TEXT, "rope_parameters": _ROPE},
+        vision_config={**_PACKED_VISION, **sizes, "fullatt_block_indexes": [1]},
+    )  # fmt: skip
+
+
+def qwen3_vl() -> transformers.PreTrainedModel:
+    sizes = {"out_hidden_size": 16, "intermediate_size": 32, "num_position_embeddings": 16}
+    rope = {**_ROPE, "mrope_interleaved": True}
+    return _build(
+        transformers.Qwen3VLForConditionalGeneration, **_PACKED_TOKENS,
+        text_config={**_PACKED_TEXT, "head_dim": 8, "rope_parameters": rope},
+        vision_config={**_PACKED_VISION, **sizes, "deepstack_visual_indexes": [0, 1]},
+    )  # fmt: skip
+
+
+def idefics3() -> transformers.PreTrainedModel:
+    return _build(
+        transformers.Idefics3ForConditionalGeneration, image_token_id=63, scale_factor=2,
+        text_config={"model_type": "llama", **_DECODER}, vision_config=_SMALL_PATCHES,
+    )  # fmt: skip
+
+
+def smolvlm() -> transformers.PreTrainedModel:
+    return _build(
+        transformers.SmolVLMForConditionalGeneration, image_token_id=63, scale_factor=2,
+        text_config={"model_type": "llama", **_DECODER}, vision_config=_SMALL_PATCHES,
+    )  # fmt: skip
+
+
+def llava_next() -> transformers.PreTrainedModel:
+    vision = transformers.CLIPVisionConfig(**_VISION, projection_dim=16)
+    return _build(
+        transformers.LlavaNextForConditionalGeneration, image_token_id=63,
+        text_config=transformers.LlamaConfig(**_DECODER), vision_config=vision,
+        image_grid_pinpoints=_TILES,
+    )  # fmt: skip
+
+
+def llava_onevision() -> transformers.PreTrainedModel:
+    return _build(
+        transformers.LlavaOnevisionForConditionalGeneration, image_token_id=63, video_token_id=62,
+        text_config=transformers.Qwen2Config(**_DECODER),
+        vision_config=transformers.SiglipVisionConfig(**_VISION), image_grid_pinpoints=_TILES,
+    )  # fmt: skip
+
+
+def mistral3() -> transformers.PreTrainedModel:
+    return _build(
+        transformers.Mistral3ForConditionalGeneration, image_token_id=63, spatial_merge_size=2,
+        text_config=transformers.MistralConfig(**_DECODER),
+        vision_config=transformers.PixtralVisionConfig(**_SMALL_PATCHES, head_dim=4),
+    )  # fmt: skip
+
+
+def gemma3_vl() -> transformers.PreTrainedModel:
+    """Return a model in which the tokens of a picture attend to each other."""
+    text = transformers.Gemma3TextConfig(
+        **_DECODER, head_dim=4, sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    return _build(
+        transformers.Gemma3ForConditionalGeneration, image_token_id=63, boi_token_id=61,
+        eoi_token_id=60, mm_tokens_per_image=4, text_config=text,
+        vision_config=transformers.SiglipVisionConfig(**_SMALL_PATCHES),
+    )  # fmt: skip
+
+
+def paligemma() -> transformers.PreTrainedModel:
+    """Return a model in which the tokens of a prompt attend to each other."""
+    vision = {"model_type": "siglip_vision_model", **_VISION, "projection_dim": 16}
+    return _build(
+        transformers.PaliGemmaForConditionalGeneration, image_token_id=63, projection_dim=16,
+        text_config={"model_type": "gemma", **_DECODER, "head_dim": 4}, vision_config=vision,
+    )  # fmt: skip
+
+
+def internvl() -> transformers.PreTrainedModel:
+    sizes = {"image_size": [16, 16], "patch_size": [4, 4]}
+    return _build(
+        transformers.InternVLForConditionalGeneration, image_token_id=63, image_seq_length=4,
+        text_config=transformers.Qwen2Config(**_DECODER),
+        vision_config=transformers.InternVLVisionConfig(**{**_VISION, **sizes}),
     )  # fmt: skip

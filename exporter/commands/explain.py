@@ -18,6 +18,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import rename_reference
 from exporter.manifest import load_layers
 from exporter.manifest.resolved.model import MEASURED, ModelSpec
+from exporter.manifest.rules.chain import KEYS_OF_LINKS
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
 from exporter.manifest.syntax.table import Table
@@ -51,8 +52,10 @@ def explain_cell(
         if (table.opset is None or opset in table.opset)
         and DeviceName(device_name).matches(table.device)
     ]
+    unused = {*KEYS_OF_LINKS} if spec.chain else set[str]()
+    unused -= {"generate"} if spec.generate else set()
     for key in Settings.model_fields:
-        if key == "overrides":
+        if key == "overrides" or key in unused:
             continue
         if key in Settings.merged:
             yield from _explain_items(entry, key, overrides)

@@ -90,11 +90,11 @@ def _check_chain(job: PreparedJob, opset: OpsetJob) -> None:
                 raise failure
             require_same_initial_weights(output.job, output.root, job.model)
             with times.measure(Stage.CONVERT):
-                notes = chain_file.write_chain(output.job, part, output.spec)
+                chain_file.write_chain(output.job, part, output.spec)
         except Failure as problem:
             output.write_failures((part,), problem, times)
         else:
-            exported = ExportedFile(route=part.route, notes=notes)
+            exported = ExportedFile(route=part.route)
             FileCheck(job, job.make_opset_export(part), exported, times).run()
 
 

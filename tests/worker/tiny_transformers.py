@@ -113,7 +113,7 @@ class PreTrainedModel(nn.Module):
         shape = (query.shape[2], keys.shape[2])
         allowed = torch.ones(shape, dtype=torch.bool).tril(keys.shape[2] - query.shape[2])
         if mask is not None:
-            allowed = allowed & mask[:, None, None].bool()
+            allowed = mask if mask.ndim == 4 else allowed & mask[:, None, None].bool()
         scores = (query @ keys.mT).masked_fill(~allowed, -1e9).softmax(-1) @ values
         return scores.transpose(1, 2).flatten(2), Layer(keys, values)
 
@@ -140,7 +140,8 @@ class PreTrainedModel(nn.Module):
         self, input_ids: Tensor, max_new_tokens: int, attention_mask: Tensor, **others: Any
     ) -> SimpleNamespace:
         assert attention_mask.shape == input_ids.shape
-        pictures = {name: each for name, each in others.items() if name == "pixel_values"}
+        names = ("pixel_values", "image_sizes", "token_type_ids")
+        pictures = {name: each for name, each in others.items() if name in names}
         calls, logits = self.run_greedily(input_ids, max_new_tokens + 1, attention_mask, **pictures)
         tokens = [call["input_ids"] for call in calls]
         return SimpleNamespace(logits=logits[:-1], sequences=torch.cat(tokens, 1))
@@ -222,15 +223,60 @@ class PictureModel(PreTrainedModel):
     def forward(
         self, input_ids: Tensor | None = None, pixel_values: Tensor | None = None, **call: Any
     ) -> dict[str, Any]:
+        sizes = {name: call.pop(name) for name in ("image_sizes",) if name in call}
         if input_ids is not None:
             vectors = self.tokens(input_ids)
             is_picture = (input_ids == 63)[..., None]
             if pixel_values is not None:
-                features = torch.cat(self.get_image_features(pixel_values).pooler_output)
+                returned = self.get_image_features(pixel_values, **sizes)
+                features = torch.cat(returned.pooler_output)
                 assert is_picture.sum() == len(features)
                 vectors = vectors.masked_scatter(is_picture, features)
             call["inputs_embeds"] = vectors
         return super().forward(**call)
+
+
+class KindsModel(PictureModel):
+    """Attends to all tokens of kind 1, the pictures, in both directions, as Gemma 3 does."""
+
+    @staticmethod
+    def create_masks_for_generate(
+        config: Config,
+        inputs_embeds: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor,
+        token_type_ids: Tensor,
+        **states: Cache | None,
+    ) -> Tensor:
+        total = token_type_ids.shape[1]
+        length, is_picture = inputs_embeds.shape[1], token_type_ids == 1
+        later = is_picture[:, None, total - length :, None] & is_picture[:, None, None]
+        mask = torch.ones(length, total, dtype=torch.bool).tril(total - length) | later
+        return mask if attention_mask is None else mask & attention_mask[:, None, None].bool()
+
+    def forward(self, token_type_ids: Tensor | None = None, **call: Any) -> dict[str, Any]:
+        if token_type_ids is not None:
+            ids = call["input_ids"]
+            mask = call.pop("attention_mask", None)
+            call["attention_mask"] = self.create_masks_for_generate(
+                self.config, self.tokens(ids), mask, call["position_ids"], token_type_ids
+            )
+        return super().forward(**call)
+
+
+class SizesModel(PictureModel):
+    """Cuts features by sizes in Python, which torch.export does not capture."""
+
+    def get_image_features(self, pixel_values: Tensor, image_sizes: Tensor) -> SimpleNamespace:
+        features = super().get_image_features(pixel_values).pooler_output
+        heights = image_sizes[:, 0].tolist()
+        pairs = zip(features, heights, strict=True)
+        cut = [each if height > 2 else each[:1] for each, height in pairs]
+        return SimpleNamespace(pooler_output=cut)
+
+    def forward(self, image_sizes: Tensor | None = None, **call: Any) -> dict[str, Any]:
+        sizes = {} if image_sizes is None else {"image_sizes": image_sizes}
+        return super().forward(**call, **sizes)
 
 
 # The functions of the module `exporters.utils`.

@@ -194,6 +194,8 @@ def _write_entries(
                     continue
                 # Equal outcomes of an entry count once.
                 problems.update(_list_problems(observation, entry, contracts, project, starter))
+                if entry.note:
+                    print_error(f"{observation.label}: {entry.note}")
             count += _apply(entry, project, flags)
     if not flags.get("dry_run"):
         print_ignored_files(root, os.environ)

@@ -101,6 +101,7 @@ def format_generator(
 ) -> str:
     """Return the manifest file of a model that generates, with an entry for each part."""
     lines = ["#:schema manifest.schema.json", "format = 1"]
+    lines += [f"# {each}" for each in (describe_missing_part(measured),) if each]
     tokens = dict(measured["tokens"])
     search = _inline(tokens.pop("search", {}))
     words = [f"{name} = {json.dumps(each)}" for name, each in tokens.items() if each is not None]
@@ -125,6 +126,12 @@ def format_generator(
         lines += [f"axes.{axis} = {{ max = {measured['limit']} }}" for axis in limits]
         lines.append(f"opsets = {_format_opsets(opsets)}")
     return "\n".join([*lines, ""])
+
+
+def describe_missing_part(measured: Mapping[str, Any]) -> str:
+    """Return why a model with pictures has no entry for its encoder, or ""."""
+    problem = measured.get("no_encoder", "")
+    return f"No entry for the encoder of pictures: {problem}" if problem else ""
 
 
 def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) -> str:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from exporter.commands.recording.entry import (
     DEFAULT_OPSET,
     choose_id,
+    describe_missing_part,
     format_entry,
     format_generator,
     format_interface,
@@ -164,6 +165,8 @@ class PreparedEntry:
     """The keys of the existing entry that do not promise what the script exports."""
     problem: str = ""
     """Why there is no complete entry; "" if there is one."""
+    note: str = ""
+    """Why a part of a model has no entry; "" if each has one."""
     captured: tuple[Path, Path] | None = None
     """The weights of the script's run, and the file that gets them; None if a file has them."""
     drawn_weights: str = ""
@@ -349,7 +352,8 @@ class _Draft:
         if final.builder:
             texts[self.target.parent / "models" / f"{self.id}.py"] = final.builder
         changes = [FileChange(path=p, text=text, before=read_text(p)) for p, text in texts.items()]
-        return PreparedEntry(id=self.id, changes=tuple(changes)), tuple(contracts)
+        note = describe_missing_part(measured)
+        return PreparedEntry(id=self.id, changes=tuple(changes), note=note), tuple(contracts)
 
     def _load(self, id: str, text: str, source: Source) -> ModelSpec | str:
         """Return the contract of an entry in the temporary folder, or its problems."""

@@ -210,8 +210,8 @@ class Generate(Table):
     with pictures, `"vision"` encodes them, `"embedding"` places their features among the tokens,
     and `"whole"` is the `chain` of both and the decoder."""
     steps: Annotated[int, Field(ge=2, le=1000)] = 32
-    """The number of tokens after each prompt: two rows with padding on the left, one token, three
-    rows without padding, and a prompt longer than a sliding window."""
+    """The number of tokens after each prompt, such as two rows of different lengths, one token,
+    three rows, and more tokens than a sliding window. Only a model with states has no padding."""
     begin: int = 0
     """The token that begins a text of a published folder: that of `generate`."""
     end: Items[int] = ()

@@ -20,6 +20,8 @@ from exporter.manifest.syntax.values import KeyPath, format_opsets, quote
 _FILE_KEYS = ("artifact", "generate", "parameters", "passes", "metadata", "callers")
 #: Keys of an export, which it does not have either; `overrides` can have them, too.
 _EXPORT_KEYS = ("exporter", "capture", "options")
+#: Keys that a chain can only inherit, and then ignores.
+KEYS_OF_LINKS = (*_FILE_KEYS, *_EXPORT_KEYS, "parent")
 _NOT_FOR_CHAIN = "does not apply to a chain, but to its links, which have the files; remove it"
 
 
@@ -63,7 +65,7 @@ def _drop_other_keys(spec: ModelSpec) -> dict[str, Any]:
     keys = ModelSpec.model_fields
     unset = {
         key: keys[key].get_default(call_default_factory=True)
-        for key in (*_FILE_KEYS, *_EXPORT_KEYS, "parent")
+        for key in KEYS_OF_LINKS
         if key != "generate" or not (spec.generate and spec.generate.part == COMPLETE)
     }
     without: dict[str, Any] = {"exporter": None, "capture": None, "options": {}}

@@ -74,8 +74,8 @@ def _report_links(links: Sequence[LinkState]) -> Failure:
     )
 
 
-def write_chain(job: Job, opset: OpsetJob, spec: ModelSpec) -> tuple[str, ...]:
-    """Write the graph of the links, and return a note about their files.
+def write_chain(job: Job, opset: OpsetJob, spec: ModelSpec) -> None:
+    """Write the graph of the links.
 
     Raises:
         Failure: At stage `convert`, if the file of a link is missing, or if it has other inputs or
@@ -114,7 +114,6 @@ def write_chain(job: Job, opset: OpsetJob, spec: ModelSpec) -> tuple[str, ...]:
         ir_version=max(proto.ir_version for proto in protos.values()),
     )
     job_folder.model(opset.opset).write_bytes(model.SerializeToString(deterministic=True))
-    return ()
 
 
 def _describe_value(

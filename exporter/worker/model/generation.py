@@ -29,6 +29,7 @@ from exporter.manifest.resolved.keys import (
 from exporter.records.record import UNPROVED_SETTINGS, Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.model import pictures
+from exporter.worker.model.pictures import FEATURES
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state, use_seed
 
@@ -168,8 +169,11 @@ class GeneratorPart(torch.nn.Module):
                 parts = _decompose(*self.generator, prompt)
                 (_, first), (_, second) = parts["prefill"], parts["decode"]
                 # Without padding, the mask is in no call; and `generate` encodes pictures itself.
-                known = ("attention_mask", *pictures.PICTURES)
+                known = ("attention_mask", pictures.KINDS, *pictures.PICTURES)
                 masks = {name: prompt[name] for name in known if name in prompt}
+                if any(item.name == FEATURES for item in spec.inputs):
+                    features = pictures.compute_features(*self.generator, prompt)
+                    masks[FEATURES] = features
                 cache = _find_cache(second)
                 call = {**second, **first, **masks, cache: second[cache]}
                 tensors = _name_tensors(call)
@@ -274,7 +278,9 @@ def select_part(model: object, spec: ModelSpec, generate: Generate) -> Generator
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
         dropped = tuple(_list_dropped_settings(model, generate.search))
         model = _simplify_generation(model, generate.search)
-        module = _build_part(model, generate.part, _draw_prompt(model, 2, 5, 5))
+        has_encoder = all(item.name != FEATURES for item in spec.inputs)
+        prompt = _draw_prompt(model, 2, 5, 5)
+        module = _build_part(model, generate.part, prompt, has_encoder=has_encoder)
     fix = f"correct the interface; `exporter add {spec.source} --dry-run` prints it"
     for kind, actual, declared in (
         ("inputs", list(module.inputs), [item.name for item in spec.inputs]),
@@ -405,13 +411,24 @@ class _DecoderOfVectors(_PartOfPair):
     """Calls a language model with the vectors of tokens and pictures."""
 
     def forward(self, **call: Any) -> dict[str, Any]:
+        if pictures.KINDS in call:
+            # The model applies the kinds to a whole prompt only, and the mask to each call.
+            name = next((each for each in _CACHE_NAMES if each in call), _CACHE_NAMES[0])
+            kinds = {pictures.KINDS: call.pop(pictures.KINDS), name: call.get(name)}
+            names = ("inputs_embeds", "attention_mask", "position_ids")
+            given = {each: call.get(each) for each in names}
+            mask = self.model.create_masks_for_generate(self.model.config, **given, **kinds)
+            call["attention_mask"] = mask
         returned = self.model(**call, use_cache=True)
         name = _find_cache(returned)
         return {"logits": returned["logits"], name: returned[name]}
 
 
 class _ModelWithPictures(_PartOfPair):
-    """Calls encoder, embedding and decoder one after the other, as a chain does."""
+    """Calls encoder, embedding and decoder one after the other, as a chain does.
+
+    A chain without an encoder gets the features.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -420,7 +437,8 @@ class _ModelWithPictures(_PartOfPair):
 
     def forward(self, **call: Any) -> dict[str, Any]:
         given = {name: call.pop(name) for name in pictures.PICTURES if name in call}
-        vectors = self.embedding(call.pop("input_ids"), **self.vision(**given))
+        features = self.vision(**given) if given else {FEATURES: call.pop(FEATURES)}
+        vectors = self.embedding(call.pop("input_ids"), **features)
         returned: dict[str, Any] = self.decoder(**vectors, **call)
         return returned
 
@@ -439,12 +457,19 @@ class _EncoderOfPair(_PartOfPair):
 
 
 def _build_part(
-    model: Any, name: str, prompt: dict[str, torch.Tensor], *, is_long: bool = True
+    model: Any,
+    name: str,
+    prompt: dict[str, torch.Tensor],
+    *,
+    is_long: bool = True,
+    has_encoder: bool = True,
 ) -> GeneratorPart:
     """Return a part of a model that generates, with the call for a prompt.
 
     With `is_long`, the call of a decoder has two tokens, so that their number can vary. A decoder
     with states has one token, and no padding: PyTorch applies a mask to a whole prompt only.
+
+    `has_encoder`: Whether a chain gets pictures, in place of their features.
 
     Raises:
         Failure: Stage `source`, if the encoder gives other keys or values than `generate` has.
@@ -456,7 +481,7 @@ def _build_part(
         parts = _decompose(model, prompt | {"attention_mask": mask})
     module, call = parts["decode"][0], dict(parts["decode"][1])
     if pictures.reads_pictures(model):
-        module, call = _build_picture_part(model, name, prompt, parts)
+        module, call = _build_picture_part(model, name, prompt, parts, has_encoder=has_encoder)
     if is_pair:
         module, cache = _DecoderOfPair(model), _find_cache(call)
         for each in ("use_cache", "return_dict", "encoder_outputs"):
@@ -494,7 +519,12 @@ def _list_parts(model: Any) -> tuple[str, ...]:
 
 
 def _build_picture_part(
-    model: Any, name: str, prompt: dict[str, torch.Tensor], calls: Mapping[str, Any]
+    model: Any,
+    name: str,
+    prompt: dict[str, torch.Tensor],
+    calls: Mapping[str, Any],
+    *,
+    has_encoder: bool,
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
     """Return a part of a model with pictures, and its call.
 
@@ -509,36 +539,40 @@ def _build_picture_part(
         text = f"`generate`: {type(model).__name__} reads pictures and has other states than keys "
         raise Failure(Stage.SOURCE, f"{text}and values; {_MODULE_OF_STATES}", status=Status.FAIL)
     given = {each: prompt[each] for each in pictures.PICTURES if each in prompt}
+    features = {FEATURES: pictures.compute_features(model, prompt)}
     vision, embedding = pictures.Vision(model), pictures.Embedding(model)
     tokens = {"input_ids": decode["input_ids"]}
     states = ("attention_mask", "position_ids", _find_cache(decode))
     rest = {each: decode[each] for each in states if each in decode}
+    if pictures.KINDS in prompt:
+        kinds = prompt[pictures.KINDS]
+        count = decode["attention_mask"].shape[1] - kinds.shape[1]
+        rest[pictures.KINDS] = torch.cat([kinds, kinds[:, -1:].repeat(1, count)], 1)
     if name == VISION:
-        actual = vision(**given)["image_features"]
-        expected = pictures.compute_features(model, prompt)
-        if not (actual.shape == expected.shape and torch.allclose(actual, expected, 1e-4, 1e-4)):
-            message = "`generate` has other features of pictures than the encoder and its "
-            message += "projector; write a module for the encoder, and an entry for it"
+        if not pictures.has_features(model, vision, prompt):
+            message = f"{pictures.OTHER_FEATURES}; write a module for the encoder, and an entry "
+            message += "for it"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
         return vision, given
     if name == COMPLETE:
         complete = _ModelWithPictures(model)
-        _require_logits(model, complete, prompt, positions)
+        given = given if has_encoder else features
+        names = ("input_ids", "attention_mask", pictures.KINDS)
+        call = {each: prompt[each] for each in names if each in prompt}
+        actual = complete(**call, **given, position_ids=positions)["logits"][:, -1]
+        _require_logits(model, actual, prompt, positions)
         return complete, {**given, **tokens, **rest}
-    vectors = embedding(**tokens, **(features := vision(**given)))
+    vectors = embedding(**tokens, **features)
     if name == EMBEDDING:
         return embedding, {**tokens, **features}
     return _DecoderOfVectors(model), {**vectors, **rest}
 
 
 def _require_logits(
-    model: Any, complete: torch.nn.Module, prompt: dict[str, Any], positions: torch.Tensor
+    model: Any, actual: torch.Tensor, prompt: dict[str, Any], positions: torch.Tensor
 ) -> None:
     """Fail if the parts have other logits for a prompt with pictures than the model."""
-    names = ("input_ids", "attention_mask", *pictures.PICTURES)
-    call = {each: prompt[each] for each in names if each in prompt}
     expected = model(**prompt, position_ids=positions)["logits"][:, -1]
-    actual = complete(**call, position_ids=positions)["logits"][:, -1]
     if not torch.allclose(actual, expected, 1e-4, 1e-4 * float(expected.abs().max())):
         text = f"`generate`: the language model of {type(model).__name__} gets more than the "
         text += "vectors of tokens and pictures, such as features of several layers or the places "
@@ -596,11 +630,21 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
         tokens["search"] = {name: getattr(search, name) for name in _list_changed(search)}
         model = _simplify_generation(model)
         require_package()
-        parts = {}
+        parts, no_encoder = {}, ""
+        if pictures.reads_pictures(model):
+            no_encoder = pictures.find_encoder_problem(model)
         for name in _list_parts(model):
+            if name == VISION and no_encoder:
+                continue
             sizes = (2, 5, 5), (3, 5, 5), (2, 7, 5), (2, 5, 5), (2, 5, 7)
             modules = [
-                _build_part(model, name, _draw_prompt(model, *each), is_long=index != 3)
+                _build_part(
+                    model,
+                    name,
+                    _draw_prompt(model, *each),
+                    is_long=index != 3,
+                    has_encoder=not no_encoder,
+                )
                 for index, each in enumerate(sizes)
             ]
             parts[name] = {
@@ -631,6 +675,7 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
         "vocabulary": config.vocab_size,
         "tokens": tokens,
         "limit": getattr(config, "max_target_positions", None) or usual,
+        "no_encoder": no_encoder,
     }
 
 

@@ -24,6 +24,7 @@ from exporter.worker.reference.python_state import lend_model
 
 #: The difference of two loops of PyTorch with the same steps, as a share of the largest noise.
 _ROUNDING = 0.1
+_FIX = "correct `feeds`, `constants` or the inputs of the entry"
 #: The outputs of a step by name.
 _Named = Mapping[str, torch.Tensor]
 
@@ -178,8 +179,12 @@ def _name_outputs(text: str, spec: ModelSpec, returned: Any) -> _Named:
     return {name: value.detach().to("cpu", copy=True) for name, value in returned.items()}
 
 
-def require_loop(spec: ModelSpec, number: int, outputs: Outputs, returned: _Named) -> Outputs:
+def require_loop(
+    spec: ModelSpec, number: int, outputs: Outputs, returned: Sequence[_Named]
+) -> Outputs:
     """Return the outputs of a step, counted from 0, with those of PyTorch's own loop.
+
+    `returned`: The outputs of all steps of the loop; none of a model without one.
 
     Raises:
         Failure: Stage `source`, if they differ by more than rounding.
@@ -187,16 +192,20 @@ def require_loop(spec: ModelSpec, number: int, outputs: Outputs, returned: _Name
     result = list(outputs)
     loop, steps = (spec.rollout.loop, spec.rollout.steps) if spec.rollout else (None, 0)
     for position, output in enumerate(spec.outputs):
-        value, expected = outputs[position], returned.get(output.name)
+        value, expected = outputs[position], returned[number].get(output.name) if returned else None
         if expected is None:
             continue
         subject = f"rollout: step {number + 1} of {steps}: output '{output.name}'"
-        fix = "correct `feeds`, `constants` or the inputs of the entry"
+        fix = _FIX
         if isinstance(value, list) or value.shape != expected.shape:
             shape = "a list" if isinstance(value, list) else f"{list(value.shape)}"
             problem = f"is {shape}, and {list(expected.shape)} in {loop}"
             raise _fail(f"{subject} {problem}; {fix}")
         if difference := _find_difference(value, expected):
+            last = returned[-1].get(output.name)
+            if number < steps - 1 and last is not None and _are_equal(expected, last):
+                fix = f"{loop} has the value of the last step; if it changes one tensor in each "
+                fix += f"step, return `clone()` of it; else {_FIX}"
             raise _fail(f"{subject} differs from {loop} {difference}; {fix}")
         result[position] = expected.to(value.dtype)
     return tuple(result)

@@ -121,3 +121,27 @@ def test_derived_axis_has_its_rule_and_its_computed_example(tmp_path: Path) -> N
     assert settings["axes.half.of"] == ('"batch"', "manifests/net.toml:7")
     assert settings["axes.batch.example"] == ("5", "chosen")
     assert settings["axes.half.example"] == ("2", "computed: batch//2")
+
+
+def test_a_chain_has_no_inherited_keys_of_its_links(tmp_path: Path) -> None:
+    text = """format = 1
+[defaults]
+exporter = "torchscript"
+opsets = [17]
+metadata = { team = "vision" }
+options.verbose = true
+source = "torch.nn:ReLU"
+inputs = [{ name = "x", shape = [1] }]
+outputs = [{ name = "y", shape = [1] }]
+[models.first]
+[models.second]
+[models.whole]
+chain = ["first", "second"]
+feeds."second.x" = "first.y"
+"""
+    root = make_project(tmp_path, {"manifests/net.toml": text})
+    of_link, of_chain = (rows(root, name, 17, "cpu") for name in ("first", "whole"))
+    assert {*of_link} - {*of_chain} == {
+        "exporter", "capture", "metadata", "options.verbose",
+    }  # fmt: skip
+    assert {*of_chain} - {*of_link} == {"chain", "feeds"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,7 +29,7 @@ from exporter.worker.reference.rollout import compute_reference
 from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract
-from tests.worker.tiny_transformers import PictureModel
+from tests.worker.tiny_transformers import KindsModel, PictureModel, SizesModel
 
 SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
 
@@ -42,10 +43,10 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "version", lambda _: "5.24.0")
 
 
-def load(folder: Path) -> Manifest:
+def load(folder: Path, model: type[PictureModel] = PictureModel) -> Manifest:
     """Return the entries that `exporter add` writes for the model."""
     torch.manual_seed(0)
-    measured = measure_interface(PictureModel(), SPEC)
+    measured = measure_interface(model(), SPEC)
     parts = measured["parts"]
     files = {
         "manifests/nets.py": "def net(): ...\n",
@@ -90,30 +91,45 @@ def ignore_all(values: dict[str, torch.Tensor]) -> None:
     values["pixel_values"] = torch.zeros_like(values["pixel_values"])
 
 
+def ignore_kinds(values: dict[str, torch.Tensor]) -> None:
+    values["token_type_ids"] = torch.zeros_like(values["token_type_ids"])
+
+
+def swap_features(values: dict[str, torch.Tensor]) -> None:
+    values["image_features"] = values["image_features"].flip(0)
+
+
 def read_padding(values: dict[str, torch.Tensor]) -> None:
     values["attention_mask"] = torch.ones_like(values["attention_mask"])
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("kind", "change", "problem"),
     [
-        (None, ""),
-        (forget, ""),  # only the prompt has pictures
-        (swap, "prompt 2 x 7, step 1"),
-        (ignore_second, "prompt 2 x 7, step 1"),
-        (ignore_all, "prompt 2 x 7, step 1"),
-        (read_padding, "prompt 2 x 7, step 1"),
+        (PictureModel, None, ""),
+        (PictureModel, forget, ""),  # only the prompt has pictures
+        (PictureModel, swap, "prompt 2 x 7, step 1"),
+        (PictureModel, ignore_second, "prompt 2 x 7, step 1"),
+        (PictureModel, ignore_all, "prompt 2 x 7, step 1"),
+        (PictureModel, read_padding, "prompt 2 x 7, step 1"),
+        (KindsModel, None, ""),
+        (KindsModel, ignore_kinds, "prompt 2 x 7, step 1"),
+        (SizesModel, None, ""),  # the chain has no encoder
+        (SizesModel, swap_features, "prompt 2 x 7, step 1"),
     ],
 )
 def test_a_file_has_the_tokens_of_generate_with_its_pictures(
-    change: Callable[[dict[str, torch.Tensor]], None] | None, problem: str, tmp_path: Path
+    kind: type[PictureModel],
+    change: Callable[[dict[str, torch.Tensor]], None] | None,
+    problem: str,
+    tmp_path: Path,
 ) -> None:
-    spec = load(tmp_path).find_model("net")
+    spec = load(tmp_path, kind).find_model("net")
     assert spec.rollout is not None
     spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"steps": 3})})
     assert spec.generate is not None
     torch.manual_seed(0)
-    model = select_part(PictureModel(), spec, spec.generate)
+    model = select_part(kind(), spec, spec.generate)
 
     class File:
         output_names = tuple(item.name for item in spec.outputs)
@@ -129,12 +145,10 @@ def test_a_file_has_the_tokens_of_generate_with_its_pictures(
     with torch.no_grad():
         samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
     starts = [each.axes for each in samples if each.begins]
-    assert [(each["batch"], each["pictures"]) for each in starts] == [
-        (2, 2),
-        (1, 1),
-        (1, 2),
-        (3, 3),
-    ]
+    counts = [each.get("pictures") or each["features"] // 2 for each in starts]
+    assert [*zip((each["batch"] for each in starts), counts, strict=True)] == [
+        (2, 2), (1, 1), (1, 2), (3, 3),
+    ]  # fmt: skip
     reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
     checked = CheckedFile(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
     result = check_rollout(checked, File(), "cpu")
@@ -179,7 +193,10 @@ def test_tokens_without_a_feature_keep_their_vector(count: int) -> None:
     assert torch.equal(vectors, expected)
 
 
-def test_other_features_than_those_of_generate_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_with_other_features_than_generate_has_no_entry(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    vision = load(tmp_path).find_model("net-vision")
     usual = PictureModel.get_image_features
 
     def scale(model: PictureModel, pixel_values: torch.Tensor) -> object:
@@ -189,8 +206,32 @@ def test_other_features_than_those_of_generate_are_red(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(PictureModel, "get_image_features", scale)
     message = "`generate` has other features of pictures than the encoder and its projector"
+    measured = measure_interface(PictureModel(), SPEC)
+    assert measured["no_encoder"] == message
+    assert [*measured["parts"]] == ["embedding", "decoder", "whole"]
+    assert vision.generate is not None
     with pytest.raises(Failure, match=message):
-        measure_interface(PictureModel(), SPEC)
+        select_part(PictureModel(), vision, vision.generate)
+
+
+def test_a_projector_with_another_name_is_named() -> None:
+    model = PictureModel()
+    model.adapter = model.multi_modal_projector
+    del model._modules["multi_modal_projector"]
+    model.__dict__["multi_modal_projector"] = model.adapter
+    measured = measure_interface(model, SPEC)
+    assert "vision" not in measured["parts"]
+    message = "no module between encoder and tokens is named multi_modal_projector, connector"
+    assert measured["no_encoder"].startswith(message)
+
+
+def test_the_line_that_torch_does_not_capture_is_named() -> None:
+    measured = measure_interface(SizesModel(), SPEC)
+    assert [*measured["parts"]] == ["embedding", "decoder", "whole"]
+    assert re.match(r".*/tiny_transformers\.py:\d+: Guard", measured["no_encoder"])
+    text = format_generator("net", Source(text="nets.py:net"), measured, [18])
+    assert f"# No entry for the encoder of pictures: {measured['no_encoder']}\n" in text
+    assert 'chain = ["net-embedding", "net-decoder"]' in text
 
 
 def test_a_model_with_other_logits_than_its_parts_is_red(

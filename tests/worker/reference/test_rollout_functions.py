@@ -232,10 +232,22 @@ def test_rounding_is_no_difference_of_two_loops(
         rollout=Rollout(steps=2, feeds={"y": "x"}, loop="loops.py:run"),
     )
     if not problem:
-        assert require_loop(spec, 0, (torch.tensor(value),), of_loop)[0] is not None
+        assert require_loop(spec, 0, (torch.tensor(value),), [of_loop])[0] is not None
         return
     with pytest.raises(Failure, match=re.escape(f"differs from loops.py:run {problem}")):
-        require_loop(spec, 0, (torch.tensor(value),), of_loop)
+        require_loop(spec, 0, (torch.tensor(value),), [of_loop])
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_loop_that_returns_one_tensor_for_all_steps_has_a_hint(*, is_shared: bool) -> None:
+    spec = make_spec(
+        outputs=(Output(name="y", shape=("n",)),),
+        rollout=Rollout(steps=2, feeds={"y": "x"}, loop="loops.py:run"),
+    )
+    returned = [{"y": torch.tensor([2.0 if is_shared else 3.0])}, {"y": torch.tensor([2.0])}]
+    with pytest.raises(Failure, match=r"differs from loops\.py:run by") as caught:
+        require_loop(spec, 0, (torch.tensor([1.0]),), returned)
+    assert ("return `clone()` of it" in str(caught.value)) is is_shared
 
 
 def test_the_recipe_has_the_steps_of_its_loop(tmp_path: Path) -> None:
