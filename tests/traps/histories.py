@@ -72,6 +72,15 @@ HISTORIES = (
         "attribute",
         inconclusive("determinism", f"{_EARLIER}, which change the attribute 'rows'"),
     ),
+    *(
+        Trap(
+            f"static cache in a private attribute of an object, opset {opset}",
+            "the example reads only what its own call writes",
+            contract("histories.py:PrivateCache", opset, **_POSITION),
+            inconclusive("determinism", f"{_EARLIER}, which change the attribute '_kept._rows'"),
+        )
+        for opset in (TORCHSCRIPT, DYNAMO)
+    ),
     Trap(
         "buffer that each call writes whole",
         "nothing of an earlier call remains",

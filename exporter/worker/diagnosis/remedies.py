@@ -644,7 +644,7 @@ def find_kept_values(opset_export: OpsetExport, text: str = "") -> tuple[str, st
         re.findall(r"[\w.]+", named[1]) if named else re.findall(r"buffer '(.*?)'", text)
     )
     names += buffers.changed or named_buffers
-    last = "|".join(name.rpartition(".")[2] for name in names)
+    last = "|".join(re.escape(name.partition("[")[0].rpartition(".")[2]) for name in names)
     line = next(filter(None, (writes.get(name) for name in names)), "")
     # Not the line of `__init__` that sets a memory to None.
     pattern = rf"\s*(?:[\w, ]+, )?self\.({last or '$'})\b[^=]*=(?!=)\s*(?!None\b)"

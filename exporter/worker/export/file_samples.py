@@ -31,6 +31,7 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, count_weights, run_model
+from exporter.worker.reference.model_path import ModelPath
 from exporter.worker.reference.noise import is_repeatable, read_call
 from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.reference.reference_run import run_further_sets
@@ -165,7 +166,7 @@ def _list_equal_values(
     if not lines:
         return
     values = dict[str, set[object]]()
-    paths: list[model_branches.ModelPath] = []
+    paths: list[ModelPath] = []
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
-from pathlib import Path
-from types import CodeType, FrameType
 
-import torch
-
-from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.size_terms import MOST_SAMPLES
 from exporter.worker.inputs.call import Tensors
@@ -29,6 +22,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.followed_code import find_blindness, follow_code
 from exporter.worker.reference.eager_run import BufferSnapshot, count_weights, run_model
+from exporter.worker.reference.model_path import ModelPath
 from exporter.worker.torch_private import internals
 
 #: Draws that search for a branch.
@@ -43,50 +37,6 @@ _FEW_RUNS, _RUNS = 8, 160
 _QUIET_RUNS = 16
 #: Runs for each axis, however slow: the export of such a model takes longer.
 _LEAST_RUNS = 4
-#: The largest number in a model that is taken for a size.
-_LARGEST_CONSTANT = 1 << 16
-
-
-@dataclass(slots=True)
-class ModelPath:
-    """The part of a model that one run executes."""
-
-    root: Path
-    instructions: set[tuple[CodeType, int]] = field(default_factory=set)
-    order: int = 0
-    """A hash of the instructions in their order, and of the shapes of the outputs."""
-    constants: set[int] = field(default_factory=set)
-    """Whole numbers in the functions and modules: branches change near them."""
-    has_failed: bool = False
-
-    def enter(self, frame: FrameType) -> bool:
-        """Follow a function of the model; functions of libraries are not followed."""
-        if not find_model_file(frame.f_code.co_filename, self.root):
-            return False
-        owner, read = frame.f_locals.get("self"), frozenset(frame.f_code.co_names)
-        attributes = vars(owner) if isinstance(owner, torch.nn.Module) else {}
-        values = [*frame.f_code.co_consts, *attributes.values()]
-        values += [frame.f_globals.get(name) for name in read]
-        # Numbers that the function reads from objects such as a configuration.
-        for each in (*attributes.values(), *frame.f_locals.values()):
-            if not isinstance(each, torch.nn.Module | torch.Tensor):
-                known = getattr(each, "__dict__", {})
-                values += [known[name] for name in read if name in known]
-        numbers = (each for each in values if type(each) is int)
-        self.constants.update(each for each in numbers if 1 < each <= _LARGEST_CONSTANT)
-        return True
-
-    def add(self, code: CodeType, offset: int) -> None:
-        """Add the instruction that a function of the model executes next."""
-        self.instructions.add((code, offset))
-        self.order = hash((self.order, id(code), offset))
-
-    @property
-    def has_branch(self) -> bool:
-        """Whether a function of the model has a condition."""
-        functions = {code for code, _ in self.instructions}
-        names = {each.opname for code in functions for each in dis.get_instructions(code)}
-        return any("_IF_" in name and "NONE" not in name for name in names)
 
 
 def choose_branches(

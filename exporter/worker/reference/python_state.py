@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -36,17 +34,16 @@ from exporter.worker.reference.eager_run import (
     run_declared_inputs,
     run_model,
 )
+from exporter.worker.reference.kept_numbers import find_branch_on_number
 from exporter.worker.reference.noise import describe_difference
-from exporter.worker.torch_private.internals import count_writes
+from exporter.worker.reference.python_values import OWN_NAMES, list_values, mark_value
 
 #: Names in one message.
 _MAX_NAMES = 3
-#: Packages whose classes and modules do not keep values of one model.
-_LIBRARIES = frozenset({"torch", "builtins", "numpy", "exporter"})
 
 
 class PythonState:
-    """The plain attributes of a model's modules, and the values of their classes and files.
+    """The plain values that a model can reach: see `python_values`.
 
     A changed value is often a table that does not depend on the input. So the caller has to
     compare outputs.
@@ -55,81 +52,57 @@ class PythonState:
     def __init__(self, model: Model) -> None:
         self._model = model
         # References to the values prevent that a new object gets the identity of an old one.
-        self._values = dict(_list_values(model))
-        self._marks = {name: _mark_value(value) for name, value in self._values.items()}
+        self._values = {each.name: each.value for each in list_values(model)}
+        self._marks = {name: mark_value(value) for name, value in self._values.items()}
 
     def list_changes(self) -> tuple[str, ...]:
         """Return the names of the values that were set, removed or mutated since then."""
-        current = dict(_list_values(self._model))
-        names = dict.fromkeys((*self._values, *current))
-        return tuple(
-            name
-            for name in names
-            if name not in current or self._marks.get(name) != _mark_value(current[name])
-        )
-
-
-def _list_values(model: Model) -> Iterator[tuple[str, Any]]:
-    classes: dict[type, None] = {}
-    for path, module in model.named_modules():
-        prefix = f"{path}." if path else ""
-        for name, value in vars(module).items():
-            if not name.startswith("_"):  # torch's own: parameters, buffers, modules and hooks
-                yield f"the attribute '{prefix}{name}'", value
-        classes.update(dict.fromkeys(type(module).__mro__))
-    project_classes = [
-        each for each in classes if each.__module__.partition(".")[0] not in _LIBRARIES
-    ]
-    for each in project_classes:
-        for name, value in vars(each).items():
-            if not name.startswith("__"):
-                yield f"the class attribute '{each.__qualname__}.{name}'", value
-    for file in dict.fromkeys(each.__module__ for each in project_classes):
-        for name, value in vars(sys.modules.get(file, ModuleType(file))).items():
-            if not name.startswith("__") and not isinstance(value, ModuleType | type):
-                yield f"the global variable '{name}' of {file}", value
-
-
-def _mark_value(value: Any) -> tuple[Any, ...]:
-    """Return a key that changes when the value is replaced or mutated."""
-    if isinstance(value, torch.Tensor):
-        return (id(value), count_writes(value))
-    if isinstance(value, dict):
-        return (id(value), *(id(item) for pair in value.items() for item in pair))
-    if isinstance(value, list | set | tuple):
-        return (id(value), *(id(item) for item in value))
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if _has_content(cell)]
-        return (id(value), *(_mark_value(item) for item in cells if not callable(item)))
-    if hasattr(type(value), "cache_info"):  # a function with `functools.cache`
-        return (id(value), value.cache_info().currsize)
-    return (id(value),)
-
-
-def _has_content(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:  # an empty cell
-        return False
-
-
-#: The attributes of every module. Buffers and parameters have their own snapshot or do not change.
-_OWN_NAMES = frozenset(vars(torch.nn.Module())) - {"training"}
+        current = {each.name: each.value for each in list_values(self._model)}
+        changed = list[str]()
+        for name in dict.fromkeys((*self._values, *current)):
+            is_changed = name not in current or self._marks.get(name) != mark_value(current[name])
+            # The name of a collection stands for its items.
+            outer = (each.rstrip("'") + end for each in changed for end in "[.")
+            if is_changed and not name.startswith(tuple(outer)):
+                changed.append(name)
+        return tuple(changed)
 
 
 class ModelSnapshot:
-    """The buffers and the plain attributes of a model."""
+    """The buffers of a model, and the plain values that it can reach: see `python_values`."""
 
     def __init__(self, model: Model) -> None:
-        self._buffers = BufferSnapshot(model)
+        self._model, self._buffers = model, BufferSnapshot(model)
         # The attributes of a compiled module are not in Python.
-        plain = (each for each in model.modules() if not is_compiled(each))
-        self._attributes = [_AttributeTable(vars(module)) for module in plain]
+        plain = (vars(each) for each in model.modules() if not is_compiled(each))
+        self._tables = [
+            (table, {name: table[name] for name in table if name not in OWN_NAMES})
+            for table in plain
+        ]
+        self._values = list(list_values(model))
+        self._items = [
+            (each.value, each.value.copy())
+            for each in self._values
+            if type(each.value) in (list, dict, set)
+        ]
 
     def restore(self) -> None:
         self._buffers.restore()
-        for table in self._attributes:
-            table.restore()
+        for table, values in self._tables:
+            for name in table.keys() - values.keys() - OWN_NAMES:
+                del table[name]
+            table.update(values)
+        for value, items in self._items:
+            value.clear()
+            if isinstance(value, list):
+                value.extend(items)
+            else:
+                value.update(items)
+        current = {each.name: each.value for each in list_values(self._model)}
+        for each in self._values:
+            if current.get(each.name) is not each.value:
+                with contextlib.suppress(Exception):  # a class of the user raises any error
+                    each.write(each.value)
 
 
 @contextlib.contextmanager
@@ -150,30 +123,6 @@ def lend_model(model: Model, call: str) -> Iterator[None]:
         raise Failure(Stage.SOURCE, f"{call}: {problem}", status=Status.FAIL)
 
 
-class _AttributeTable:
-    """The attributes of one module: the objects, and the items of lists, dicts and sets."""
-
-    def __init__(self, table: dict[str, Any]) -> None:
-        self._table = table
-        self._values = {name: value for name, value in table.items() if name not in _OWN_NAMES}
-        self._items = [
-            (value, value.copy())
-            for value in self._values.values()
-            if type(value) in (list, dict, set)
-        ]
-
-    def restore(self) -> None:
-        for name in self._table.keys() - self._values.keys() - _OWN_NAMES:
-            del self._table[name]
-        self._table.update(self._values)
-        for value, items in self._items:
-            value.clear()
-            if isinstance(value, list):
-                value.extend(items)
-            else:
-                value.update(items)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReversedCalls:
     """The result of the declared call after other calls.
@@ -190,11 +139,15 @@ class ReversedCalls:
     """The error of the declared call."""
     changed_weights: tuple[str, ...] = ()
     changed_values: tuple[str, ...] = ()
+    read_number: str = ""
+    """The number that calls change and that a branch reads: see `kept_numbers`."""
 
     @property
     def unproved(self) -> tuple[str, ...]:
-        """The promise that these calls would prove, if there are none."""
-        return (f"the same outputs after other calls: {self.problem}",) if self.problem else ()
+        """The promises that these calls do not prove."""
+        if self.problem:
+            return (f"the same outputs after other calls: {self.problem}",)
+        return (self.read_number,) if self.read_number else ()
 
     def describe_change(self, spec: ModelSpec, outputs: Outputs) -> str:
         """Return how earlier calls change weights or outputs, or "" if they do not.
@@ -238,12 +191,13 @@ def call_in_reverse(
         result = "the process of the model has threads or uses a GPU"
     if result is None or isinstance(result, str):
         return ReversedCalls(problem=result or "the process of these calls ended early")
-    outputs, error, weights, values = result
+    outputs, error, weights, values, number = result
     return ReversedCalls(
         outputs=tuple(outputs),
         error=error,
         changed_weights=tuple(weights),
         changed_values=tuple(values),
+        read_number=number,
     )
 
 
@@ -272,7 +226,7 @@ def write_reversed_calls(
 
 def _call_model(
     model: Model, spec: ModelSpec, root: Path, sets: Sequence[InputSet]
-) -> tuple[list[Returned], str, list[str], list[str]]:
+) -> tuple[list[Returned], str, list[str], list[str], str]:
     weights, state = digest_weights(model), PythonState(model)
     declared, *others = sets
     inputs = draw_inputs(spec, declared, root)
@@ -303,6 +257,7 @@ def _call_model(
     written = [name for name in after if after[name] != weights.get(name)]
     changed = [name for name in written if name in weights and "buffer" not in name]
     values += tuple(name for name in written if "buffer" in name)
+    number = find_branch_on_number(model, spec, root, declared) if values and not error else ""
     # A subclass of tensors could not be read from the fork.
     plain = [
         [item.as_subclass(torch.Tensor) for item in output]
@@ -310,4 +265,4 @@ def _call_model(
         else output.as_subclass(torch.Tensor)
         for output in outputs
     ]
-    return plain, error, changed, list(values)
+    return plain, error, changed, list(values), number

@@ -62,6 +62,9 @@ from exporter.worker.reference.noise import (
 )
 from exporter.worker.reference.python_state import PythonState, call_in_reverse, describe_state
 
+#: Why a fork proves nothing.
+_NO_ANSWER = "its process failed or ended early"
+
 
 @dataclass(frozen=True, slots=True)
 class _Run(EagerCall):
@@ -151,6 +154,7 @@ def compute_reference(
         unproved={
             "": (
                 *watch.reverse.unproved,
+                *watch.unproved,
                 *others.unmeasured,
                 *_list_unproved_inputs(spec, runs, others.rejected),
             )
@@ -173,6 +177,8 @@ class _StateWatch:
         self._values = PythonState(model)
         self.buffers = BufferSnapshot(model)
         self.reverse = call_in_reverse(model, spec, root, sets)
+        self.unproved: list[str] = []
+        """The promises for which calls in a fork of this process gave no answer."""
 
     def compare_first_calls(self, declared: _Run, other_build: str) -> str:
         """Return how the declared call differs from itself in another build, again or later.
@@ -216,7 +222,10 @@ class _StateWatch:
             outputs = run_declared_inputs(self._build_again(), self._spec, declared.inputs)
             return describe_difference(self._spec, declared.outputs or (), outputs)
 
-        return compute_in_fork(describe) != ""
+        difference = compute_in_fork(describe)
+        if difference is None:
+            self.unproved.append(f"the outputs of another build of the model: {_NO_ANSWER}")
+        return bool(difference)
 
     def compare_with_new_model(self, runs: Sequence[_Run]) -> str:
         """Return the difference of a new model's outputs, if earlier calls may have caused one.
@@ -257,6 +266,8 @@ class _StateWatch:
 
         with self.buffers:
             text = compute_in_fork(describe) if can_fork() else describe()
+        if text is None:
+            self.unproved.append(f"the same outputs after other calls: {_NO_ANSWER}")
         return f"{describe_state(buffers, values)}: {text}" if text else ""
 
     def _describe_later_call(self, run: _Run) -> str:

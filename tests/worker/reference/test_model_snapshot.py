@@ -40,6 +40,32 @@ def test_buffers_and_attributes_are_restored() -> None:
     assert "_cached" not in vars(holder)
 
 
+class Progress:
+    def __init__(self) -> None:
+        self.calls = 0
+        self.rows: list[int] = []
+
+
+def test_the_values_of_objects_and_closures_are_restored() -> None:
+    calls = 0
+
+    def count() -> int:
+        nonlocal calls
+        calls += 1
+        return calls
+
+    model = Holder()
+    progress = model.progress = Progress()
+    model.count_calls = count
+    model.objects = [progress]
+    snapshot = ModelSnapshot(model)
+    progress.calls = count()
+    progress.rows.append(1)
+    snapshot.restore()
+    assert (calls, progress.calls, progress.rows) == (0, 0, [])
+    assert model.progress is progress
+
+
 def test_the_attributes_of_a_module_itself_stay() -> None:
     model = Holder()
     snapshot = ModelSnapshot(model)

@@ -13,7 +13,7 @@ from exporter.manifest import Axis, Case, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference import eager_run
+from exporter.worker.reference import eager_run, reference_run
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_reference_notes
 from tests.traps.prove import export
@@ -213,6 +213,32 @@ def test_a_model_that_changes_its_input_is_stored_with_the_original_input(tmp_pa
     run_reference(spec, tmp_path)
     sample = read_sample(JobFolder(tmp_path).sample(0), spec)
     assert (sample.inputs["x"] + 1 == sample.outputs[0]).all()
+
+
+def test_a_build_whose_process_ends_has_no_other_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_contract("Affine")
+    model = load_model(spec, ROOT)
+    monkeypatch.setattr(reference_run, "compute_in_fork", lambda _: None)
+    change = "its buffers differ"
+    reference = compute_reference(model, spec, ROOT, JobFolder(tmp_path), change)
+    assert reference.unstable == ""
+    texts = [each for each in reference.unproved[""] if "another build" in each]
+    assert texts == ["the outputs of another build of the model: its process failed or ended early"]
+
+
+def test_a_build_with_other_outputs_is_unstable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_contract("Affine")
+    model = load_model(spec, ROOT)
+    for result, unstable in (("output 'y' differs", "its buffers differ"), ("", "")):
+        monkeypatch.setattr(reference_run, "compute_in_fork", lambda _, text=result: text)
+        reference = compute_reference(
+            model, spec, ROOT, JobFolder(tmp_path / unstable), "its buffers differ"
+        )
+        assert reference.unstable == unstable
 
 
 def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) -> None:
