@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from benchmarks.pytorch_tests.__main__ import Unsuitable, _make_entry
-from benchmarks.pytorch_tests.cases import Case
+from benchmarks.pytorch_tests.cases import Case, list_cases
 
 
 class Scaled(nn.Module):
@@ -35,3 +40,23 @@ def test_a_call_has_its_dynamic_axes() -> None:
 def test_a_quantized_output_has_no_entry() -> None:
     with pytest.raises(Unsuitable, match="dtype quint8"):
         list_lines(Quantized())
+
+
+def test_a_package_that_the_tests_import_has_no_stand_in_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some_tests.py").write_text(
+        "import onnx_test_common\n"
+        "import parameterized\n"
+        "import torch\n"
+        "import torch_onnx\n"
+        "class Tests(onnx_test_common._TestONNXRuntime):\n"
+        "    def test_one(self):\n"
+        "        assert torch_onnx.ops\n"
+        "        self.run_test(torch.nn.ReLU(), torch.ones(2))\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("onnx_test_common", "parameterized"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert [name for name, _, _ in list_cases(tmp_path / "some_tests.py", ["*"])] == ["test_one"]
+    assert find_spec("torch_onnx") is None
