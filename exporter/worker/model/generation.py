@@ -195,7 +195,11 @@ class GeneratorPart(torch.nn.Module):
     def generate_tokens(
         self, request: Mapping[str, Any], steps: int
     ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-        """Return the logits `[batch, vocabulary]` and tokens `[batch, 1]` of greedy `generate`."""
+        """Return the logits `[batch, vocabulary]` and tokens `[batch, 1]` of greedy `generate`.
+
+        The first token of a picture is the last one: `generate` gives it no features, and a file
+        has pictures in each step.
+        """
         (model,) = self.generator
         with wrap_calls(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
@@ -206,7 +210,8 @@ class GeneratorPart(torch.nn.Module):
                 return_dict_in_generate=True,
             )
         tokens = generated.sequences[:, -len(generated.logits) :]
-        return tuple(generated.logits), tokens.split(1, dim=1)
+        count = pictures.count_words(model, tokens)
+        return tuple(generated.logits)[:count], tokens.split(1, dim=1)[:count]
 
     def double(self) -> GeneratorPart:
         """Return this part in float64, which torch's grouped products of experts do not have."""

@@ -102,6 +102,14 @@ def has_features(model: Any, vision: Vision, prompt: Mapping[str, torch.Tensor])
     return actual.shape == expected.shape and torch.allclose(actual, expected, 1e-4, 1e-4)
 
 
+def count_words(model: Any, tokens: torch.Tensor) -> int:
+    """Return the number of tokens `[batch, count]` up to the first that stands for a picture."""
+    if not reads_pictures(model):
+        return tokens.shape[1]
+    is_picture = (tokens == model.config.image_token_id).any(0)
+    return int(is_picture.int().argmax()) + 1 if is_picture.any() else tokens.shape[1]
+
+
 def has_kinds(model: Any) -> bool:
     """Return whether attention depends on kinds of tokens, which are an argument."""
     mask = getattr(model, "create_masks_for_generate", None)

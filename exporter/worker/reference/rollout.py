@@ -76,6 +76,7 @@ def compute_reference(
     for loop in loops:
         steps = _count_steps(spec, loop)
         generated, tokens = _generate(model, loop, steps)
+        steps = len(generated) or steps
         has_settings = bool(tokens) and search != Search()
         inputs, calls = loop.inputs, list[dict[str, Array]]()
         wide_inputs = dict(inputs)

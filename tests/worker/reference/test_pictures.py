@@ -29,7 +29,12 @@ from exporter.worker.reference.rollout import compute_reference
 from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract
-from tests.worker.tiny_transformers import KindsModel, PictureModel, SizesModel
+from tests.worker.tiny_transformers import (
+    KindsModel,
+    PictureModel,
+    SizesModel,
+    TalkativeModel,
+)
 
 SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
 
@@ -114,6 +119,8 @@ def read_padding(values: dict[str, torch.Tensor]) -> None:
         (PictureModel, read_padding, "prompt 2 x 7, step 1"),
         (KindsModel, None, ""),
         (KindsModel, ignore_kinds, "prompt 2 x 7, step 1"),
+        (TalkativeModel, None, ""),
+        (TalkativeModel, swap, "prompt 2 x 7, step 1"),
         (SizesModel, None, ""),  # the chain has no encoder
         (SizesModel, swap_features, "prompt 2 x 7, step 1"),
     ],
