@@ -280,16 +280,35 @@ def test_a_model_with_pictures_and_states_is_named(monkeypatch: pytest.MonkeyPat
         measure_interface(PictureModel(), SPEC)
 
 
+def exchange(rows: torch.Tensor) -> torch.Tensor:
+    return rows.flip(0)
+
+
+def repeat_first(rows: torch.Tensor) -> torch.Tensor:
+    return rows[:1].expand_as(rows)
+
+
+def ignore_second_features(rows: torch.Tensor) -> torch.Tensor:
+    return torch.cat([rows[:2], rows[:2], rows[4:]])[: len(rows)]
+
+
+def exchange_three(rows: torch.Tensor) -> torch.Tensor:
+    """Be right for the pictures of an entry alone, and wrong for as many as a longer prompt has."""
+    return rows.flip(0) if len(rows) == 3 else rows
+
+
 class Session:
     """Runs the parts of a model in place of files; one of them can be wrong."""
 
-    def __init__(self, manifest: Manifest, wrong: str) -> None:
+    def __init__(
+        self, manifest: Manifest, wrong: str, change: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
         self.links = tuple(
             LinkFile(id=link.id, file="", inputs=link.inputs, outputs=link.outputs)
             for link in manifest.find_model("net").chain
         )
         self.specs = {spec.id: spec for spec in manifest.models}
-        self.wrong = wrong
+        self.wrong, self.change = wrong, change
 
     def run_link(self, index: int, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         link = self.links[index]
@@ -300,14 +319,30 @@ class Session:
         tensors = {name: torch.tensor(values[source]) for name, source in link.inputs.items()}
         if link.id == self.wrong:
             name = spec.inputs[-1].name
-            tensors[name] = tensors[name].flip(0)
+            tensors[name] = self.change(tensors[name])
         with torch.no_grad():
             returned = part(*(tensors[item.name] for item in spec.inputs))
         return {link.outputs[name]: each.numpy() for name, each in returned.items()}
 
 
-@pytest.mark.parametrize("wrong", ["", "net-vision", "net-embedding"])
-def test_the_link_that_is_another_part_is_named(wrong: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "change", "expected"),
+    [
+        ("", exchange, [False, False, False, False]),
+        # A single picture, or none, cannot be exchanged with another one.
+        ("net-vision", exchange, [True, False, True, True]),
+        ("net-vision", repeat_first, [True, False, True, True]),
+        ("net-vision", exchange_three, [False, False, False, True]),
+        ("net-embedding", exchange, [True, False, True, True]),
+        ("net-embedding", ignore_second_features, [True, False, True, True]),
+    ],
+)
+def test_the_link_that_is_another_part_is_named(
+    wrong: str,
+    change: Callable[[torch.Tensor], torch.Tensor],
+    expected: list[bool],
+    tmp_path: Path,
+) -> None:
     manifest = load(tmp_path)
     spec = manifest.find_model("net")
     assert spec.generate is not None
@@ -333,8 +368,7 @@ def test_the_link_that_is_another_part_is_named(wrong: str, tmp_path: Path) -> N
     job = SimpleNamespace(links=links, build=str(tmp_path))
     comparison = Comparison(job, checked, SimpleNamespace(name="cpu"), tmp_path)
     starts = [sample for sample in samples if sample.begins]
-    session = Session(manifest, wrong)
+    session = Session(manifest, wrong, change)
     texts = [comparison.find_other_part(session, each, model) for each in starts]
     named = [f"the link '{wrong}' is right on what it gets, and another part" in t for t in texts]
-    # A single picture, or none, cannot be exchanged with another one.
-    assert named == ([True, False, True, True] if wrong else [False] * 4), texts
+    assert named == expected, texts
