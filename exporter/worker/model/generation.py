@@ -603,6 +603,22 @@ def _complete_parts(model: Any, parts: Mapping[str, dict[str, Any]]) -> None:
                 item["values"] = values
 
 
+@contextmanager
+def _name_line(model: Any) -> Iterator[None]:
+    """Name the line of a model with pictures that refuses the calls of its parts."""
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        if not pictures.reads_pictures(model):
+            raise
+        text = f"`generate`: a part of {type(model).__name__} was not computed: "
+        text += f"{pictures.describe_error(error)}; write a module and an entry for encoder, "
+        text += "embedding and language model"
+        raise Failure(Stage.SOURCE, text, status=Status.FAIL) from error
+
+
 def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str, Any]:
     prompt = _trim_request(model, prompt)
     utils, has_pictures = _utils(), pictures.reads_pictures(model)
@@ -642,16 +658,15 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
             if name == VISION and no_encoder:
                 continue
             sizes = (2, 5, 5), (3, 5, 5), (2, 7, 5), (2, 5, 5), (2, 5, 7)
-            modules = [
-                _build_part(
-                    model,
-                    name,
-                    _draw_prompt(model, *each),
-                    is_long=index != 3,
-                    has_encoder=not no_encoder,
-                )
-                for index, each in enumerate(sizes)
-            ]
+            modules = list[GeneratorPart]()
+            for index, drawn in enumerate(sizes):
+                prompt, has_encoder = _draw_prompt(model, *drawn), not no_encoder
+                with _name_line(model):
+                    modules.append(
+                        _build_part(
+                            model, name, prompt, is_long=index != 3, has_encoder=has_encoder
+                        )
+                    )
             parts[name] = {
                 key: [_describe(n, [getattr(m, key)[n] for m in modules]) for n in names]
                 for key, names in (("inputs", modules[0].inputs), ("outputs", modules[0].outputs))

@@ -55,11 +55,11 @@ def find_problem(model: Any) -> str:
         with torch.no_grad():
             compute_features(model, draw_pictures(model, 2))
     except Exception as error:  # code of the model runs
-        return _describe_error(error)
+        return describe_error(error)
     return ""
 
 
-def _describe_error(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the last line of the package that an error names, and its message."""
     frames = traceback.extract_tb(error.__traceback__)
     if frames[-1].filename == __file__:
@@ -91,7 +91,7 @@ def find_encoder_problem(model: Any) -> str:
             shapes = {each: axis.get(each, {0: torch.export.Dim.AUTO}) for each in drawn}
             torch.export.export(vision, (), drawn, dynamic_shapes=shapes)
     except Exception as error:  # code of the model runs
-        return _describe_error(error)
+        return describe_error(error)
     return ""
 
 

@@ -274,6 +274,23 @@ def test_an_encoder_with_another_call_is_named_with_its_line(
         measure_interface(PictureModel(), SPEC)
 
 
+def test_a_part_that_fails_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(*_: object, **__: object) -> object:
+        raise AttributeError("no ndim")
+
+    monkeypatch.setattr(KindsModel, "create_masks_for_generate", staticmethod(create))
+    usual = KindsModel.forward
+
+    def forward(model: KindsModel, token_type_ids: object = None, **call: object) -> object:
+        return usual(model, **call)
+
+    monkeypatch.setattr(KindsModel, "forward", forward)
+    monkeypatch.setattr(pictures, "has_kinds", lambda _: True)
+    message = r"a part of KindsModel was not computed: .*/test_pictures\.py:\d+: AttributeError: no"
+    with pytest.raises(Failure, match=message):
+        measure_interface(KindsModel(), SPEC)
+
+
 def test_a_model_with_pictures_and_states_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "_has_states", lambda _: True)
     with pytest.raises(Failure, match="reads pictures and has other states than keys and values"):
