@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from exporter.manifest.resolved.keys import Search
+from exporter.manifest.resolved.keys import DECODER_TOKENS, Search
 from exporter.runtimes.session import Array
 
 
@@ -21,8 +21,11 @@ def apply_search(
     if search == Search():
         return logits
     scores = logits.astype(np.float32)  # as `generate` does for all types
-    texts = np.concatenate([each["input_ids"] for each in steps], 1)
-    mask = steps[-1].get("attention_mask", np.ones_like(texts)) != 0
+    is_pair = DECODER_TOKENS in steps[0]  # then the mask is that of the encoder
+    name = DECODER_TOKENS if is_pair else "input_ids"
+    texts = np.concatenate([each[name] for each in steps], 1)
+    mask = np.ones_like(texts)
+    mask = (mask if is_pair else steps[-1].get("attention_mask", mask)) != 0
     penalty, size = np.float32(search.repetition_penalty), search.no_repeat_ngram_size
     for row, text, is_text in zip(scores, texts, mask, strict=True):
         tokens = text[is_text]

@@ -288,10 +288,132 @@ class SizesModel(PictureModel):
         return super().forward(**call, **sizes)
 
 
+class BaseModelOutput(SimpleNamespace):
+    """The states of an encoder, from the module `modeling_outputs`."""
+
+
+class EncoderDecoderCache:
+    """The two caches of a decoder with an encoder, from the module `cache_utils`."""
+
+    def __init__(self, self_attention_cache: Cache, cross_attention_cache: Cache) -> None:
+        self.self_attention_cache = self_attention_cache
+        self.cross_attention_cache = cross_attention_cache
+
+
+class ModelOutput(dict[str, Any]):
+    @property
+    def logits(self) -> Tensor:
+        return self["logits"]
+
+
+class PairModel(PreTrainedModel):
+    """An encoder and a decoder, whose two layers attend to its states.
+
+    `kind`: A mistake of the model: `deaf` ignores the encoder, `short` ignores its later tokens.
+    """
+
+    kind = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config.is_encoder_decoder, self.config.hidden_size = True, 16
+        self.generation_config.decoder_start_token_id = 0
+        self.encoder = nn.Linear(16, 16)
+        self.crosses = nn.ModuleList(nn.Linear(16, 32) for _ in range(2))
+
+    def forward(
+        self,
+        decoder_input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        input_ids: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        use_cache: bool = True,
+        return_dict: bool = True,
+        **states: EncoderDecoderCache,
+    ) -> dict[str, Any]:
+        assert decoder_input_ids is not None
+        assert use_cache
+        assert return_dict
+        cache = states.get(CACHE)
+        if cache is None:
+            encoded = encoder_outputs.last_hidden_state if encoder_outputs else None
+            hidden = self.encode(input_ids, attention_mask) if encoded is None else encoded
+            cache = EncoderDecoderCache(Cache([]), Cache([*map(self.split, self.read(hidden))]))
+        own = cache.self_attention_cache.layers
+        past = own[0].keys.shape[2] if own else 0
+        length = decoder_input_ids.shape[1]
+        positions = torch.arange(past, past + length)
+        hidden, layers = self.tokens(decoder_input_ids) + self.positions(positions), list[Layer]()
+        for index, cross in enumerate(cache.cross_attention_cache.layers):
+            result, layer = self.run_attention(index, hidden, own[index] if own else None, None)
+            hidden, layers = hidden + result, [*layers, layer]
+            scores = hidden.unflatten(-1, (2, 8)).transpose(1, 2) @ cross.keys.mT
+            if attention_mask is not None:
+                scores = scores.masked_fill(attention_mask[:, None, None] == 0, -1e9)
+            result = (scores.softmax(-1) @ cross.values).transpose(1, 2).flatten(2)
+            hidden = hidden + 3 * result * (self.kind != "deaf")
+        cache = EncoderDecoderCache(Cache(layers), cache.cross_attention_cache)
+        return ModelOutput({"logits": hidden @ self.tokens.weight.T, CACHE: cache})
+
+    def encode(self, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
+        assert input_ids is not None
+        mask = torch.ones_like(input_ids) if mask is None else mask
+        if self.kind == "short":
+            mask = mask * (torch.arange(mask.shape[1]) < 6)
+        states = self.tokens(input_ids)
+        mean = (states * mask[..., None]).sum(1, keepdim=True) / mask.sum(1)[:, None, None]
+        return self.encoder(states + mean).tanh()
+
+    def read(self, states: Tensor) -> list[Tensor]:
+        return [each(states) for each in self.crosses]
+
+    @staticmethod
+    def split(both: Tensor) -> Layer:
+        keys, values = both.unflatten(-1, (2, 16)).transpose(1, 2).chunk(2, -1)
+        return Layer(keys, values)
+
+    def run_greedily(
+        self,
+        input_ids: Tensor,
+        steps: int,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+    ) -> tuple[list[dict[str, Any]], list[Tensor]]:
+        encoded = BaseModelOutput(last_hidden_state=self.encode(input_ids, attention_mask))
+        ids = decoder_input_ids
+        ids = input_ids.new_zeros(len(input_ids), 1) if ids is None else ids
+        calls, logits, states = list[dict[str, Any]](), list[Tensor](), dict[str, Any]()
+        for _ in range(steps):
+            common = {"encoder_outputs": encoded, "use_cache": True, "return_dict": True}
+            calls.append({"decoder_input_ids": ids, "attention_mask": attention_mask} | common)
+            calls[-1] |= states
+            returned = self(**copy.deepcopy(calls[-1]))
+            states = {CACHE: returned[CACHE]}
+            logits.append(returned["logits"][:, -1])
+            ids = logits[-1].argmax(-1, keepdim=True)
+        return calls, logits
+
+    def generate(
+        self,
+        input_ids: Tensor,
+        max_new_tokens: int,
+        attention_mask: Tensor,
+        decoder_input_ids: Tensor | None = None,
+        **_: Any,
+    ) -> SimpleNamespace:
+        calls, logits = self.run_greedily(
+            input_ids, max_new_tokens + 1, attention_mask, decoder_input_ids
+        )
+        tokens = [call["decoder_input_ids"] for call in calls]
+        return SimpleNamespace(logits=logits[:-1], sequences=torch.cat(tokens, 1))
+
+
 # The functions of the module `exporters.utils`.
 def get_leaf_tensors(value: Any, path: str = "") -> dict[str, Tensor]:
     if isinstance(value, Tensor):
         return {path: value}
+    if isinstance(value, bool):
+        return {}
     parts = dict(enumerate(value)) if isinstance(value, list) else value
     named = {}
     for key, each in (parts if isinstance(parts, dict) else vars(parts)).items():

@@ -16,13 +16,13 @@ from exporter.commands.publish.published_folder import (
     RUNNER,
     SUMS,
     Publication,
+    has_generator,
     list_files,
     list_missing_in_genai,
 )
 from exporter.core.files import hash_file, write_text
 from exporter.core.text import format_requirement
 from exporter.manifest import Device, ModelSpec
-from exporter.manifest.resolved.keys import DECODER
 from exporter.records.record import PREPROCESS
 from exporter.report.pages.model_page import describe_contract
 from exporter.report.pages.templates import render, render_script
@@ -65,6 +65,7 @@ def write_descriptions(
         proofs=find_preprocess_proofs(publication),
         install=format_requirement("verify", is_shared=True),
         has_example=(folder / EXAMPLE).exists(),
+        has_generator=has_generator(spec),
         missing_in_genai=missing_in_genai,
     )
     atol = max((item.atol for item in publication.allowed), default=0.0)
@@ -72,8 +73,7 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
-    is_decoder = bool(spec.rollout and spec.generate and spec.generate.part == DECODER)
-    names = ("generate.py", GENAI_CONFIG) if is_decoder else ()
+    names = ("generate.py", GENAI_CONFIG) if has_generator(spec) else ()
     for name in names[: 1 if missing_in_genai else 2]:
         write_text(folder / name, render(name, templates, spec=spec))
     if publication.links:

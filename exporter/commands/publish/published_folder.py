@@ -31,7 +31,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import join_lines, join_names
 from exporter.jobs import is_weights_name
 from exporter.manifest import Caller, Device, ModelSpec, Preprocess
-from exporter.manifest.resolved.keys import Search
+from exporter.manifest.resolved.keys import DECODER, DECODER_TOKENS, Search
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Status
@@ -464,9 +464,16 @@ def list_hints(specs: Iterable[ModelSpec]) -> Iterator[str]:
         yield f"no preprocess: {join_names(inputs, 3)}; tell how a sample becomes it, {example}"
 
 
+def has_generator(spec: ModelSpec) -> bool:
+    """Return whether `generate.py` runs the loop: that of a decoder, alone or with its encoder."""
+    is_pair = any(item.name == DECODER_TOKENS for item in spec.inputs)
+    is_decoder = spec.generate is not None and spec.generate.part == DECODER
+    return spec.rollout is not None and spec.generate is not None and (is_pair or is_decoder)
+
+
 def list_missing_in_genai(spec: ModelSpec) -> tuple[str, ...]:
     """Return what ONNX Runtime GenAI lacks for a decoder with the tokens of `generate`."""
-    is_pair = any(".encoder." in item.name for item in spec.inputs)
+    is_pair = any(i.name == DECODER_TOKENS or ".encoder." in i.name for i in spec.inputs)
     is_single = any(item.name == "input_ids" and item.shape[1] == 1 for item in spec.inputs)
     search = spec.generate.search if spec.generate else Search()
     names = ("suppress_tokens", "begin_suppress_tokens")

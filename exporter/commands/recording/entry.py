@@ -21,7 +21,7 @@ from exporter.commands.recording.observation import (
 from exporter.commands.recording.sources import Source
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
-from exporter.manifest.resolved.keys import COMPLETE, DECODER
+from exporter.manifest.resolved.keys import COMPLETE, DECODER, ENCODER, NAMES_OF_DECODER
 
 #: The opset of `add`: the lowest one that both exporters write without a conversion.
 DEFAULT_OPSET = 18
@@ -112,7 +112,9 @@ def format_generator(
         name = name_part(id, part, parts)
         lines += ["", f"[models.{name}]", f"source = {json.dumps(source.text)}"]
         settings = [] if part == DECODER == main else [f'part = "{part}"']
-        settings += ["steps = 32", *words] if part == main else []
+        settings += ["steps = 32"] if part == main else []
+        # The decoder of an encoder has a loop of its own, too, which begins with the same token.
+        settings += words if part == main or (part == DECODER and ENCODER in parts) else []
         if part == COMPLETE:
             links = [name_part(id, each, parts) for each in parts if each != COMPLETE]
             lines += [f"chain = {json.dumps(links)}", *_format_feeds(id, parts)]
@@ -154,15 +156,24 @@ def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) 
 
 
 def _format_feeds(id: str, parts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the feeds of a chain: each link gets what an earlier one gives by the same name."""
+    """Yield the feeds of a chain: each link gets what an earlier one gives by the same name.
+
+    The present keys and values of an encoder are the past ones of its decoder.
+    """
+    # By the name of an input of the decoder that has another one in the whole.
     given: dict[str, str] = {}
     for part, tables in parts.items():
         name = name_part(id, part, parts)
-        for item in tables["inputs"] if part != COMPLETE else ():
-            if item["name"] in given:
-                target, source = f"{name}.{item['name']}", f"{given[item['name']]}.{item['name']}"
-                yield f"feeds.{json.dumps(target)} = {json.dumps(source)}"
-        given |= {item["name"]: name for item in tables["outputs"]}
+        if part == DECODER and ENCODER in parts:
+            known = {item["name"] for item in parts[COMPLETE]["inputs"]}
+            given |= {old: new for new, old in NAMES_OF_DECODER.items() if new in known}
+        inputs = [_LAYER.sub(".{layer}.", item["name"]) for item in tables["inputs"]]
+        for item in dict.fromkeys(inputs) if part != COMPLETE else ():
+            if item in given:
+                yield f"feeds.{json.dumps(f'{name}.{item}')} = {json.dumps(given[item])}"
+        outputs = [_LAYER.sub(".{layer}.", item["name"]) for item in tables["outputs"]]
+        for item in outputs:
+            given[item.replace("present", "past_key_values", 1)] = f"{name}.{item}"
 
 
 def _format_tensors(

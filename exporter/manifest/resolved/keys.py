@@ -184,6 +184,13 @@ EMBEDDING: Final = "embedding"
 COMPLETE: Final = "whole"
 #: The input of a decoder that gets the vectors of tokens and pictures.
 VECTORS: Final = "inputs_embeds"
+#: The tokens of a decoder, as inputs of a whole whose encoder has `input_ids`.
+DECODER_TOKENS: Final = "decoder_input_ids"
+#: The inputs of a decoder with an encoder, by their names in the whole.
+NAMES_OF_DECODER: Mapping[str, str] = {
+    DECODER_TOKENS: "input_ids",
+    "attention_mask": "encoder_attention_mask",
+}
 #: Each part of a model that generates: the table of its interface.
 Part = Literal["decoder", "encoder", "vision", "embedding", "whole"]
 PARTS: Final = (DECODER, ENCODER, VISION, EMBEDDING, COMPLETE)
@@ -207,8 +214,8 @@ class Generate(Table):
 
     part: Part = DECODER
     """`"encoder"`: the file that gives a decoder the keys and values of its encoder. Of a model
-    with pictures, `"vision"` encodes them, `"embedding"` places their features among the tokens,
-    and `"whole"` is the `chain` of both and the decoder."""
+    with pictures, `"vision"` encodes them, and `"embedding"` places their features among the
+    tokens. `"whole"` is the `chain` of these parts and the decoder."""
     steps: Annotated[int, Field(ge=2, le=1000)] = 32
     """The number of tokens after each prompt, such as two rows of different lengths, one token,
     three rows, and more tokens than a sliding window. Only a model with states has no padding."""

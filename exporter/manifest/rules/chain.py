@@ -14,6 +14,7 @@ from exporter.manifest.resolved.model import Link, ModelSpec, Output
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.invalid_entries import make_invalid_spec
 from exporter.manifest.rules.layers import EffectiveSettings
+from exporter.manifest.rules.repeated_tables import expand_layers
 from exporter.manifest.syntax.values import KeyPath, format_opsets, quote
 
 #: Keys of one file, which a chain does not have.
@@ -187,6 +188,9 @@ class _Wiring:
         self._of_links: dict[tuple[int, str], str] = {}
         self._of_outputs: dict[str, str] = {}
         self._used: set[str] = set()
+        #: The feeds with a number in place of `{layer}`, and their keys in the manifest.
+        self._feeds: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
 
     def resolve(self) -> tuple[Link, ...]:
         self._sort_feeds()
@@ -240,14 +244,18 @@ class _Wiring:
     def _sort_feeds(self) -> None:
         """Report targets of feeds that do not exist."""
         outputs = {item.name for item in self._spec.outputs}
-        for target in self._entry.settings.feeds:
-            key_path: KeyPath = ("feeds", target)
+        known_targets = {f"{link.id}.{each.name}" for link in self._links for each in link.inputs}
+        for key, source in self._entry.settings.feeds.items():
+            pairs = expand_layers(key, source, known_targets | outputs) or [(key, source)]
+            self._feeds |= pairs
+            self._keys |= {target: key for target, _ in pairs}
+        for target in self._feeds:
+            key_path = self._path_of_feed(target)
             position = self._split(target)
             if position is None and target in outputs:
                 self._of_outputs[target] = target
             elif position is None:
-                names = [f"{link.id}.{each.name}" for link in self._links for each in link.inputs]
-                hint = suggest_name(target, [*names, *outputs])
+                hint = suggest_name(target, [*known_targets, *outputs])
                 text = f"{quote(target)} is no input of a link and no output of this entry{hint}"
                 self._entry.add_problem(key_path, text)
             else:
@@ -288,14 +296,14 @@ class _Wiring:
         if value.link >= index:
             later = "itself" if value.link == index else "a later link"
             text = f"{quote(link.id)} gets an output of {later}; feed one of an earlier link"
-            self._entry.add_problem(("feeds", target), text)
+            self._entry.add_problem(self._path_of_feed(target), text)
         elif problem := _find_misfit(value.tensor, item):
-            self._entry.add_problem(("feeds", target), problem)
+            self._entry.add_problem(self._path_of_feed(target), problem)
         return value
 
     def _find_value(self, target: str) -> _Value | None:
         """Return the value that a feed names; report a name that does not exist."""
-        text = self._entry.settings.feeds[target]
+        text = self._feeds[target]
         position = self._split(text)
         if position is not None:
             index, name = position
@@ -310,7 +318,7 @@ class _Wiring:
             known = [*self._inputs, *(value.name for value in self._values.values())]
             problem = f"{quote(text)} is no output of a link and no input of this entry"
             problem += suggest_name(text, known)
-        self._entry.add_problem(("feeds", target), problem)
+        self._entry.add_problem(self._path_of_feed(target), problem)
         return None
 
     def _find_result(self, output: Output) -> _Value | None:
@@ -337,9 +345,12 @@ class _Wiring:
                 self._entry.add_problem(path, problem)
         return value
 
+    def _path_of_feed(self, target: str) -> KeyPath:
+        return ("feeds", self._keys[target])
+
     def _path_of_output(self, name: str) -> KeyPath:
         if name in self._of_outputs:
-            return ("feeds", name)
+            return self._path_of_feed(name)
         index = [item.name for item in self._spec.outputs].index(name)
         return ("outputs", index)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from exporter.manifest.schema.tables import (
     InputTable,
     OutputTable,
 )
-from exporter.manifest.syntax.fields import PLACEHOLDER
+from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath
 
 #: The keys of an entry with tables that have `repeat`.
@@ -50,6 +50,19 @@ def expand_repeats(entry: EffectiveSettings) -> EffectiveSettings:
         source_paths |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
     expanded = entry.settings.model_copy(update=settings)
     return replace(entry, settings=expanded, source_paths=source_paths)
+
+
+def expand_layers(key: str, value: str, names: Collection[str]) -> list[tuple[str, str]]:
+    """Return a feed with each number of a layer in place of `{layer}`; only keys of `names`.
+
+    A feed without a placeholder is returned as it is.
+    """
+    layer = PLACEHOLDER.search(key)
+    if layer is None:
+        return [(key, value)]
+    numbers = map(str, range(MAX_COPIES))
+    pairs = ((key.replace(layer[0], n), value.replace(layer[0], n)) for n in numbers)
+    return [pair for pair in pairs if pair[0] in names]
 
 
 def _find_texts(table: _Repeatable) -> Mapping[str, str]:

@@ -7,12 +7,19 @@ from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.core.text import pluralize
-from exporter.manifest.resolved.keys import COMPLETE, DECODER, VECTORS, Rollout
+from exporter.manifest.resolved.keys import (
+    COMPLETE,
+    DECODER,
+    DECODER_TOKENS,
+    VECTORS,
+    Rollout,
+)
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.generate import NOT_FOR_GENERATE
 from exporter.manifest.rules.layers import EffectiveSettings
+from exporter.manifest.rules.repeated_tables import expand_layers
 from exporter.manifest.rules.signature import resolve_dtype, resolve_shapes
-from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
+from exporter.manifest.syntax.fields import PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath, quote
 
 
@@ -32,16 +39,10 @@ def resolve(entry: EffectiveSettings) -> dict[str, Any]:
     if table:
         for source, target in table.feeds.items():
             key_path: KeyPath = ("rollout", "feeds", source)
-            pairs = [(source, target)]
-            if layer := PLACEHOLDER.search(source):
-                # A feed with a placeholder stands for the layers that exist.
-                numbers = map(str, range(MAX_COPIES))
-                pairs = [
-                    (source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers
-                ]
-                pairs = [
-                    each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
-                ]
+            outputs = {name for is_input, name in named if not is_input}
+            pairs = expand_layers(source, target, outputs)
+            if PLACEHOLDER.search(source):
+                pairs = [each for each in pairs if (True, each[1]) in named]
             if not pairs:
                 entry.add_problem(
                     key_path, f"no layer has both {quote(source)} and {quote(target)}"
@@ -103,10 +104,11 @@ def _find_loop(entry: EffectiveSettings) -> Rollout | None:
     if generate and table and entry.has_valid("exporter"):
         entry.add_problem(("rollout",), NOT_FOR_GENERATE)
     # The decoder of a model with pictures gets vectors, and only the whole selects tokens.
-    reads_vectors = any(item.name == VECTORS for item in entry.settings.inputs)
-    if not generate or generate.part not in (DECODER, COMPLETE) or reads_vectors:
+    inputs = {item.name for item in entry.settings.inputs}
+    if not generate or generate.part not in (DECODER, COMPLETE) or VECTORS in inputs:
         return table
     # The names are the templates of ONNX Runtime GenAI and Optimum.
     names = [item.name for item in entry.settings.outputs if item.name.startswith("present.")]
     caches = {name: name.replace("present", "past_key_values", 1) for name in names}
-    return Rollout(steps=generate.steps, feeds={"logits": "input_ids"} | caches)
+    tokens = DECODER_TOKENS if DECODER_TOKENS in inputs else "input_ids"
+    return Rollout(steps=generate.steps, feeds={"logits": tokens} | caches)

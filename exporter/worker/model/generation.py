@@ -20,8 +20,10 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.keys import (
     COMPLETE,
     DECODER,
+    DECODER_TOKENS,
     EMBEDDING,
     ENCODER,
+    NAMES_OF_DECODER,
     VISION,
     Generate,
     Search,
@@ -51,8 +53,6 @@ _STATES = {"conv_states": "conv_state", "recurrent_states": "recurrent_state"}
 _MODULE_OF_STATES = (
     "write a module with its states as inputs and outputs, and an entry for it with `rollout`"
 )
-#: The names in the contract of a decoder with an encoder.
-_NAMES_OF_PAIR = {"decoder_input_ids": "input_ids", "attention_mask": "encoder_attention_mask"}
 #: The shape of a declared tensor in an entry's key `dynamic_shapes` of the exporter.
 _Shapes = Iterator[Sequence[int | str]]
 
@@ -143,7 +143,7 @@ class GeneratorPart(torch.nn.Module):
     def _rename(self, tensors: Tensors, prefix: str) -> dict[str, str]:
         """Return `past_key_values.0.key` for a tensor of a cache, "" for a scalar of it."""
         is_pair = isinstance(self.part, _DecoderOfPair)
-        names = {name: _NAMES_OF_PAIR.get(name, name) if is_pair else name for name in tensors}
+        names = {name: NAMES_OF_DECODER.get(name, name) if is_pair else name for name in tensors}
         for name, layer in zip(tensors, map(_LAYER.fullmatch, tensors), strict=True):
             if layer and (kind := {**_KINDS, **_STATES}.get(layer[3])):
                 number = f"_{layer[4]}" if int(layer[4] or 0) else ""  # of several in a layer
@@ -169,7 +169,9 @@ class GeneratorPart(torch.nn.Module):
                 parts = _decompose(*self.generator, prompt)
                 (_, first), (_, second) = parts["prefill"], parts["decode"]
                 # Without padding, the mask is in no call; and `generate` encodes pictures itself.
-                known = ("attention_mask", pictures.KINDS, *pictures.PICTURES)
+                known = ["attention_mask", pictures.KINDS, *pictures.PICTURES]
+                if isinstance(self.part, _EncoderAndDecoder):
+                    known.append(self.part.model.main_input_name)
                 masks = {name: prompt[name] for name in known if name in prompt}
                 if any(item.name == FEATURES for item in spec.inputs):
                     features = pictures.compute_features(*self.generator, prompt)
@@ -448,6 +450,25 @@ class _ModelWithPictures(_PartOfPair):
         return returned
 
 
+class _EncoderAndDecoder(_PartOfPair):
+    """Calls encoder and decoder one after the other, as a chain does."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.encoder, self.decoder = _EncoderOfPair(model), _DecoderOfPair(model)
+
+    def forward(self, **call: Any) -> dict[str, Any]:
+        name, main = _find_cache(call), self.model.main_input_name
+        given = {each: call[each] for each in (main, "attention_mask") if each in call}
+        cross = self.encoder(**given)[name]["cross_attention_cache"]
+        caches = importlib.import_module(f"{_PACKAGE}.cache_utils")
+        own = call.pop(name)["self_attention_cache"]
+        rest = {each: call[each] for each in call if each != main}
+        cache = {name: caches.EncoderDecoderCache(own, cross)}
+        returned: dict[str, Any] = self.decoder(**rest, **cache)
+        return returned
+
+
 class _EncoderOfPair(_PartOfPair):
     """Returns the keys and values of an encoder's states for each layer of the decoder."""
 
@@ -492,11 +513,16 @@ def _build_part(
         for each in ("use_cache", "return_dict", "encoder_outputs"):
             call.pop(each)
         if is_long:
-            call["decoder_input_ids"] = call["decoder_input_ids"].repeat(1, 2)
+            call[DECODER_TOKENS] = call[DECODER_TOKENS].repeat(1, 2)
+        given = {each: prompt[each] for each in prompt if each != DECODER_TOKENS}
+        if name == COMPLETE:
+            module = _EncoderAndDecoder(model)
+            own = {cache: {"self_attention_cache": call[cache].self_attention_cache}}
+            call = {**given, **call, **own}
         if name == ENCODER:
             module = _EncoderOfPair(model)
             expected = {cache: {"cross_attention_cache": call[cache].cross_attention_cache}}
-            call = {each: prompt[each] for each in prompt if each != "decoder_input_ids"}
+            call = given
             actual = _name_tensors(module(**call))
             for each, tensor in _name_tensors(expected).items():
                 if not torch.allclose(actual[each], tensor, rtol=1e-4, atol=1e-4):
@@ -520,7 +546,7 @@ def _ignores_positions(part: GeneratorPart) -> bool:
 def _list_parts(model: Any) -> tuple[str, ...]:
     if pictures.reads_pictures(model):
         return (VISION, EMBEDDING, DECODER, COMPLETE)
-    return (DECODER, ENCODER) if model.config.is_encoder_decoder else (DECODER,)
+    return (ENCODER, DECODER, COMPLETE) if model.config.is_encoder_decoder else (DECODER,)
 
 
 def _build_picture_part(
@@ -813,7 +839,7 @@ def _draw_prompts(model: Any, *, is_single: bool) -> Iterator[dict[str, torch.Te
     for rows, length in ((2, 5), (1, 1), (3, 9), *(((1, window + 3),) if window else ())):
         padding = 2 if rows == 2 and not is_single else 0
         prompt = _draw_prompt(model, rows, length, length, padding)
-        yield prompt if rows == 3 else {n: prompt[n] for n in prompt if n != "decoder_input_ids"}
+        yield prompt if rows == 3 else {n: prompt[n] for n in prompt if n != DECODER_TOKENS}
 
 
 def _draw_prompt(

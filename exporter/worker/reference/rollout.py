@@ -73,6 +73,7 @@ def compute_reference(
     samples: list[Sample] = []
     search = spec.generate.search if spec.generate else Search()
     feeds = spec.rollout.feeds if spec.rollout else {}
+    token_input = feeds.get("logits", "")
     for loop in loops:
         steps = _count_steps(spec, loop)
         generated, tokens = _generate(model, loop, steps)
@@ -97,8 +98,8 @@ def compute_reference(
                 prompt = 1 + len(loop.tokens)
                 _require_tokens(search, name, generated[number], tokens[number], calls, prompt)
             following = advance_inputs(spec, inputs, outputs)
-            if is_prompt or (has_settings and "input_ids" in feeds.values()):
-                following["input_ids"] = tokens[number]
+            if is_prompt or has_settings:
+                following[token_input] = tokens[number]
             following = place_constants(spec, constants, number + 1, following)
             # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
             wide_inputs = dict(following)
@@ -319,7 +320,7 @@ def make_loops(
         for inputs in calls:
             values = zip(names, session.run({**inputs, **states}), strict=True)
             states = {feeds[name]: np.asarray(each) for name, each in values if name in feeds}
-            states["input_ids"] = states["input_ids"][:, -1:].argmax(-1)
+            states[feeds["logits"]] = states[feeds["logits"]][:, -1:].argmax(-1)
 
     def run_pytorch() -> None:
         model.generate_tokens(prompt.request, len(calls))

@@ -62,6 +62,57 @@ def test_each_input_of_a_link_has_a_value(tmp_path: Path) -> None:
     )
 
 
+LAYERS = """
+format = 1
+[defaults]
+opsets = 18
+source = "torch.nn:ReLU"
+
+[models.encoder]
+inputs = [{ name = "x", shape = [1, 3] }]
+outputs = [{ name = "present.{layer}", shape = [1, 3], repeat = { layer = 2 } }]
+
+[models.decoder]
+inputs = [{ name = "past.{layer}", shape = [1, 3], repeat = { layer = 2 } }]
+outputs = [{ name = "y", shape = [1, 3] }]
+
+[models.whole]
+chain = ["encoder", "decoder"]
+feeds = { "decoder.past.{layer}" = "encoder.present.{layer}" }
+inputs = [{ name = "x", shape = [1, 3] }]
+outputs = [{ name = "y", shape = [1, 3] }]
+"""
+
+
+def test_a_feed_with_a_placeholder_is_one_for_each_layer(tmp_path: Path) -> None:
+    spec = load(tmp_path, "", LAYERS).find_model("whole")
+    assert spec.chain[1].inputs == {f"past.{n}": f"encoder.present.{n}" for n in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("decoder.past", "decoder.pst", "'decoder' has no input 'pst.{layer}'"),
+        ("encoder.present", "encoder.presnt", "'encoder' has no output 'presnt.0'; did you mean"),
+        ('"encoder.present.{layer}"', '"encoder.present.0"', ""),
+        ('"encoder.present.{layer}"', '"encoder.present.{n}"', "no output 'present.{n}'; did you"),
+    ],
+)
+def test_a_feed_of_layers_that_does_not_fit_is_a_problem_with_its_line(
+    tmp_path: Path, before: str, after: str, problem: str
+) -> None:
+    text = LAYERS.replace(before, after)
+    if not problem:
+        assert load(tmp_path, "", text).find_model("whole").chain
+        return
+    with pytest.raises(ExporterError) as caught:
+        load(tmp_path, "", text)
+    problems = [e for e in caught.value.problems if problem in e.message.replace('"', "'")]
+    assert problems, caught.value.problems
+    line = 1 + text[: text.index("feeds =")].count("\n")
+    assert {each.location.line for each in problems if each.location} == {line}
+
+
 #: A text of the entry, another one in its place, and the problem.
 PROBLEMS = [
     ('"encoder", "decoder"]', '"encoder", "decodr"]', "no model has the ID 'decodr'; did you mean"),

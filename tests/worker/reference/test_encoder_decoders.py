@@ -1,0 +1,165 @@
+"""Encoder and decoder are a chain, whose loop has the tokens of `generate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from exporter.checks.protocol import CheckedFile
+from exporter.checks.rollout import check_rollout
+from exporter.commands.recording.entry import format_generator, format_interface, name_part
+from exporter.commands.recording.sources import Source
+from exporter.jobs import JobFolder, Reference, Sample
+from exporter.manifest import Manifest, load_project
+from exporter.manifest.resolved.keys import Generate
+from exporter.records.record import Status
+from exporter.runtimes.chain import LinkFile
+from exporter.worker.diagnosis.links import Comparison
+from exporter.worker.model import generation
+from exporter.worker.model.generation import measure_interface, select_part
+from exporter.worker.reference.rollout import compute_reference
+from tests.unit.manifest.projects import make_project
+from tests.worker import tiny_transformers
+from tests.worker.contracts import make_contract
+from tests.worker.tiny_transformers import PairModel
+
+SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
+CACHES = ("key", "value")
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tiny module stand for transformers."""
+    names = ("cache_utils", "modeling_outputs", "exporters.exporter_onnx", "exporters.utils")
+    for name in ("tiny", *(f"tiny.{each}" for each in names)):
+        monkeypatch.setitem(sys.modules, name, tiny_transformers)
+    monkeypatch.setattr(generation, "_PACKAGE", "tiny")
+    monkeypatch.setattr(generation, "version", lambda _: "5.24.0")
+
+
+def build(kind: str = "") -> PairModel:
+    """Return the model; with `other`, one with other weights."""
+    torch.manual_seed(1 if kind == "other" else 0)
+    model = PairModel().eval()
+    model.kind = kind
+    return model
+
+
+def load(folder: Path) -> Manifest:
+    """Return the entries that `exporter add` writes for the model."""
+    measured = measure_interface(build(), SPEC)
+    parts = measured["parts"]
+    files = {
+        "manifests/nets.py": "def net(): ...\n",
+        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
+    }
+    for part in parts:
+        name = f"manifests/{name_part('net', part, parts)}.interface.toml"
+        files[name] = format_interface("net", measured, part)
+    return load_project(make_project(folder, files))
+
+
+def test_the_entries_are_a_chain_with_a_loop(tmp_path: Path) -> None:
+    encoder, decoder, whole = load(tmp_path).models
+    assert [each.id for each in (encoder, decoder, whole)] == ["net-encoder", "net-decoder", "net"]
+    assert whole.inputs[0].shape == encoder.inputs[0].shape == ("batch", "source")
+    assert {item.name for item in whole.inputs} == {
+        "input_ids", "attention_mask", "decoder_input_ids",
+        *(f"past_key_values.{n}.decoder.{kind}" for n in (0, 1) for kind in CACHES),
+    }  # fmt: skip
+    link = whole.chain[1]
+    assert link.inputs["input_ids"] == "decoder_input_ids"
+    assert link.inputs["encoder_attention_mask"] == "attention_mask"
+    assert link.inputs["past_key_values.1.encoder.key"] == "net-encoder.present.1.encoder.key"
+    assert whole.rollout is not None
+    assert whole.rollout.feeds["logits"] == "decoder_input_ids"
+
+
+class Session:
+    """Runs the parts of a model in place of files; a link can be that of another model."""
+
+    def __init__(self, manifest: Manifest, wrong: str, kind: str) -> None:
+        self.whole = manifest.find_model("net")
+        self.links = tuple(
+            LinkFile(id=link.id, file="", inputs=link.inputs, outputs=link.outputs)
+            for link in self.whole.chain
+        )
+        self.specs = {spec.id: spec for spec in manifest.models}
+        self.parts = {}
+        for link in self.links:
+            spec = self.specs[link.id]
+            assert spec.generate is not None
+            source = build(kind if link.id == wrong else "")
+            self.parts[link.id] = select_part(source, spec, spec.generate)
+        self.output_names = tuple(item.name for item in self.whole.outputs)
+
+    def run_link(self, index: int, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        link = self.links[index]
+        tensors = [
+            torch.tensor(values[link.inputs[item.name]]) for item in self.specs[link.id].inputs
+        ]
+        with torch.no_grad():
+            returned = self.parts[link.id](*tensors)
+        return {link.outputs[name]: each.numpy() for name, each in returned.items()}
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        values = dict(inputs)
+        for index in range(len(self.links)):
+            values |= self.run_link(index, values)
+        return [values[name] for name in self.output_names]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "is_red"),
+    [
+        ("", "", [False, False, False]),
+        ("net-encoder", "other", [True, True, True]),
+        ("net-decoder", "other", [True, True, True]),
+        ("net-decoder", "deaf", [True, True, True]),
+        ("net-encoder", "short", [False, False, True]),  # only the last prompt is longer
+    ],
+)
+def test_a_part_of_another_model_is_red_and_named(
+    wrong: str, kind: str, is_red: list[bool], tmp_path: Path
+) -> None:
+    manifest = load(tmp_path)
+    spec = manifest.find_model("net")
+    assert spec.generate is not None
+    assert spec.rollout is not None
+    spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"steps": 3})})
+    model = select_part(build(), spec, spec.generate)
+    folder = JobFolder(tmp_path / "net")
+    with torch.no_grad():
+        samples = compute_reference(model, spec, {}, folder, tmp_path)
+    starts = [sample for sample in samples if sample.begins]
+    assert [(s.axes["batch"], s.axes["source"], s.axes["length"]) for s in starts] == [
+        (2, 5, 1),
+        (1, 1, 1),
+        (3, 9, 9),
+    ]
+    reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+    checked = CheckedFile(folder=folder, opset=18, spec=spec, reference=reference)
+    session = Session(manifest, wrong, kind)
+    result = check_rollout(checked, session, "cpu")
+    assert (result.status is Status.PASS) is not any(is_red), result.message
+    links = tuple(each for each in manifest.models if each.id != "net")
+    for each in links:
+        count = len(each.outputs)
+        declared = Sample(index=0, name="declared", kind="declared", axes={}, scales=(1.0,) * count)
+        of_link = Reference(
+            samples=(declared,), noise=(1e-6,) * count, output_spread=(1.0,) * count
+        )
+        path = JobFolder(tmp_path / each.id).reference
+        path.parent.mkdir()
+        path.write_text(of_link.to_json())
+    job = SimpleNamespace(links=links, build=str(tmp_path))
+    comparison = Comparison(job, checked, SimpleNamespace(name="cpu"), tmp_path)
+    texts = [comparison.find_other_part(session, each, model) for each in starts]
+    named = [f"the link '{wrong}' is right on what it gets, and another part" in t for t in texts]
+    assert named == is_red, texts
