@@ -151,7 +151,7 @@ def project(tmp_path: Path) -> Path:
     entries = re.findall(r"```toml\n(.*?)```", read_section(), re.DOTALL)
     passes = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
     write_project(tmp_path, {"nets.py": NETS, "passes.py": passes})
-    entry, interface, variant, states, _ = entries  # the chain has tests of its own
+    entry, interface, variant, _, states, _ = entries  # chains have tests of their own
     entry += 'measure = ["latency"]\n'
     (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{variant}")
     (tmp_path / "manifests/llama.interface.toml").write_text(interface)
@@ -215,10 +215,14 @@ def test_add_writes_an_encoder_and_a_decoder_of_a_folder(project: Path) -> None:
     added = run_exporter(project, "add", "bart", "--yes")
     assert f"{BART}/18/cpu: pass" in added.stdout, added.stdout + added.stderr
     assert f"{BART}-encoder/18/cpu: pass" in added.stdout
+    assert f"{BART}-decoder/18/cpu: pass" in added.stdout
     assert run_exporter(project, "export").returncode == 0
-    published = run_exporter(project, "publish", "dist")  # the weights are not initial values
-    assert "2 files published" in published.stdout, published.stdout + published.stderr
-    folder = project / f"dist/{BART}/18"
+    published = run_exporter(project, "publish", BART, "dist")  # no weight is an initial value
+    assert "1 file published" in published.stdout, published.stdout + published.stderr
+    verified = run_exporter(project, "verify", "dist")
+    assert "1 verdict: 1 proved, 0 red" in verified.stdout, verified.stdout
+    folder = project / "moved"
+    (project / f"dist/{BART}/18").rename(folder)
     assert (folder / "config.json").read_bytes() == (project / "bart/config.json").read_bytes()
     assert not (folder / "genai_config.json").exists()
     program = PAIR.format(source=project / "bart", folder=folder)

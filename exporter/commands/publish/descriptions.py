@@ -12,6 +12,7 @@ from exporter.commands.publish.published_folder import (
     CONTRACT,
     EXAMPLE,
     GENAI_CONFIG,
+    GENERATOR,
     MARKER,
     RUNNER,
     SUMS,
@@ -73,7 +74,7 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
-    names = ("generate.py", GENAI_CONFIG) if has_generator(spec) else ()
+    names = (GENERATOR, GENAI_CONFIG) if has_generator(spec) else ()
     for name in names[: 1 if missing_in_genai else 2]:
         write_text(folder / name, render(name, templates, spec=spec))
     if publication.links:

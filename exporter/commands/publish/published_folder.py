@@ -114,8 +114,10 @@ CARD = "README.md"
 CONTRACT = "contract.json"
 #: The program that runs a chain.
 RUNNER = "run.py"
+#: The program with the loop of a decoder.
+GENERATOR = "generate.py"
 #: The texts that a person may complete.
-_TEXTS_FOR_PEOPLE = (CARD, "generate.py", RUNNER)
+_TEXTS_FOR_PEOPLE = (CARD, GENERATOR, RUNNER)
 _OLD_FORMAT = re.compile(rb'\s*\{\s*"(format": 1\b|tool"|model")')
 _TOOL: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
 #: The README of a destination, as release 1.0 wrote it.

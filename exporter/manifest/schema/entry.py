@@ -288,7 +288,8 @@ class Settings(Keys):
     """With `chain`: `{ "mask_decoder.embedding" = "image_encoder.embedding" }`: the value that an
     input of a link gets: an output of an earlier link, or an input of this entry. Without it: the
     input of this entry with the same name. `masks = "mask_decoder.logits"` names the value of an
-    output of this entry; without it: the output of the last link with that name."""
+    output of this entry; without it: the output of the last link with that name. A feed with
+    `{layer}` on both sides is one for each layer."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,12 +17,14 @@ import torch
 
 from exporter.checks.protocol import CheckedFile
 from exporter.checks.rollout import check_rollout
+from exporter.commands.publish.child import proof
 from exporter.commands.recording.entry import format_generator, format_interface, name_part
 from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import Manifest, load_project
 from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import Status
+from exporter.report.pages.templates import render
 from exporter.runtimes.chain import LinkFile
 from exporter.worker.diagnosis.links import Comparison
 from exporter.worker.model import generation
@@ -115,6 +121,61 @@ class Session:
         return [values[name] for name in self.output_names]
 
 
+class LoadedFile:
+    """Runs a part in place of the file of its link."""
+
+    session: Session
+    last: ClassVar[dict[str, LoadedFile]] = {}
+
+    def __init__(self, path: Path) -> None:
+        self.id, self.runs = path.stem, 0
+        self.spec = self.session.specs[self.id]
+        self.last[self.id] = self
+
+    def get_inputs(self) -> list[SimpleNamespace]:
+        kind = "tensor(float)"
+        return [SimpleNamespace(name=i.name, type=kind, shape=i.shape) for i in self.spec.inputs]
+
+    def get_outputs(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=item.name) for item in self.spec.outputs]
+
+    def run(self, _: None, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+        self.runs += 1
+        with torch.no_grad():
+            tensors = (torch.tensor(values[item.name]) for item in self.spec.inputs)
+            outputs = self.session.parts[self.id](*tensors)
+        return [outputs[item.name].numpy() for item in self.spec.outputs]
+
+
+@pytest.mark.parametrize("is_chain", [True, False])
+def test_the_published_loop_runs_the_encoder_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_chain: bool
+) -> None:
+    session = Session(load(tmp_path), "", "")
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=LoadedFile))
+    monkeypatch.setattr(LoadedFile, "session", session, raising=False)
+    folder = tmp_path / "dist/net/18"
+    folder.mkdir(parents=True)
+    spec = session.whole
+    links = [{"file": f"{link.id}.onnx"} for link in spec.chain]
+    if is_chain:
+        (folder / "exporter.json").write_text(json.dumps({"links": links}))
+    (folder / "generate.py").write_text(render("generate.py", folder, spec=spec))
+    (folder / "contract.json").write_text(spec.to_json())
+    program = runpy.run_path(str(folder / "generate.py"))
+    if not is_chain:  # two folders, as release 1.0 published them
+        assert program["DECODER"] == folder / "model.onnx"
+        assert program["ENCODER"] == tmp_path / "dist/net-encoder/18/model.onnx"
+        return
+    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    ids = torch.tensor([[3, 4, 5, 9, 9], [6, 7, 8, 9, 10]])
+    with torch.no_grad():
+        expected = build().generate(ids, max_new_tokens=9, attention_mask=mask)
+    actual = program["generate"](ids.numpy(), 9, mask.numpy())
+    assert np.array_equal(actual, expected.sequences[:, 1:].numpy())
+    assert [LoadedFile.last[f"net-{each}"].runs for each in ("encoder", "decoder")] == [1, 9]
+
+
 @pytest.mark.parametrize(
     ("wrong", "kind", "is_red"),
     [
@@ -163,3 +224,41 @@ def test_a_part_of_another_model_is_red_and_named(
     texts = [comparison.find_other_part(session, each, model) for each in starts]
     named = [f"the link '{wrong}' is right on what it gets, and another part" in t for t in texts]
     assert named == is_red, texts
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("", "", ""),
+        ('settings["begin"])', 'settings["begin"] + 1)', "row 1: token"),
+        ('ids = scores.argmax(-1)[:, None]', "ids = scores.argmin(-1)[:, None]", "row 1: token"),
+    ],
+)  # fmt: skip
+def test_a_published_loop_with_other_tokens_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str, after: str, problem: str
+) -> None:
+    manifest = load(tmp_path)
+    session = Session(manifest, "", "")
+    spec = session.whole
+    assert spec.generate is not None
+    assert spec.rollout is not None
+    spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"steps": 6})})
+    model = select_part(build(), spec, spec.generate)
+    with torch.no_grad():
+        samples = compute_reference(model, spec, {}, JobFolder(tmp_path), tmp_path)
+    reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=LoadedFile))
+    monkeypatch.setattr(LoadedFile, "session", session, raising=False)
+    monkeypatch.setattr(
+        proof, "open_samples", lambda *_: nullcontext((JobFolder(tmp_path), reference))
+    )
+    links = [{"file": f"{link.id}.onnx"} for link in spec.chain]
+    (tmp_path / "exporter.json").write_text(json.dumps({"links": links}))
+    (tmp_path / "contract.json").write_text(spec.to_json())
+    program = render("generate.py", tmp_path, spec=spec)
+    assert before in program
+    (tmp_path / "generate.py").write_text(program.replace(before, after) if before else program)
+    publication = SimpleNamespace(opset=18)
+    problems = [*proof.find_generator_problems(tmp_path, publication, spec)]
+    assert bool(problems) is bool(problem), problems
+    assert problem in "".join(problems)

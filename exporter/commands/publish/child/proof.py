@@ -32,11 +32,14 @@ from exporter.checks.comparison.compare_samples import apply_sample_noise, compa
 from exporter.checks.comparison.tensor_limit import choose_limit
 from exporter.checks.comparison.tolerance import ComparedOutput
 from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.checks.next_token import apply_search
 from exporter.checks.protocol import CheckedFile, DamagedSample, SampleData, hash_sample
+from exporter.checks.rollout import find_tie_margin, list_loops
 from exporter.checks.sample_checks import SAMPLE_KINDS, select_samples
 from exporter.commands.publish.child.replaced_folder import compare_numbers
 from exporter.commands.publish.published_folder import (
     EXAMPLE,
+    GENERATOR,
     MARKER,
     MODEL,
     RAW,
@@ -48,12 +51,14 @@ from exporter.commands.publish.published_folder import (
     PublishedLink,
     PublishTarget,
     TargetResult,
+    has_generator,
 )
 from exporter.core.device_name import DeviceName
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import join_lines, round_up_two_digits, truncate
 from exporter.jobs import JobFolder, Reference, Sample, write_json
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.resolved.keys import DECODER_TOKENS, Generate
 from exporter.records.record import Record, Route, Status
 from exporter.runtimes import Kernels, RunFailure
 from exporter.runtimes.chain import list_links
@@ -62,6 +67,8 @@ from exporter.worker.model.kernels import load_kernels
 from exporter.worker.verify.run_checks import FileProof
 
 _FIX = "export the model again"
+#: The inputs of an encoder that `generate.py` takes as prompts.
+_SOURCES = ("input_ids", "input_features")
 
 
 def list_open_inputs(proto: ModelProto) -> list[ValueInfoProto]:
@@ -370,6 +377,8 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
         kernels = load_kernels(spec, root)
         if publication.links:
             problems += _find_runner_problems(folder, publication, spec)
+            if has_generator(spec):
+                problems += find_generator_problems(folder, publication, spec)
         for device in (*target.devices, _CPU):
             (record,) = prove_folder(folder, None, publication, spec, [device], kernels, root)
             failed = [each for each in record.checks if each.status is not Status.PASS]
@@ -427,6 +436,48 @@ def _find_runner_problems(folder: Path, publication: Publication, spec: ModelSpe
         ]
     failed = [each for each in results if each.status is not Status.PASS]
     return [f"{RUNNER}: {each.check}: {each.message}" for each in failed]
+
+
+def find_generator_problems(
+    folder: Path, publication: Publication, spec: ModelSpec
+) -> Iterator[str]:
+    """Yield how the tokens of `generate.py` differ from PyTorch's, for prompts with `begin` only.
+
+    A row is compared up to its end, and all rows up to another token that is as good as PyTorch's.
+    """
+    generate = runpy.run_path(str(folder / GENERATOR))["generate"]
+    settings, resolved = spec.generate or Generate(), spec.resolve_cell(publication.opset)
+    position = [output.name for output in spec.outputs].index("logits")
+    with open_samples(folder, publication) as (samples, reference):
+        checked = CheckedFile(
+            folder=samples, opset=publication.opset, spec=resolved, reference=reference
+        )
+        for steps in list_loops(reference) if spec.tokens is None else ():
+            data = [checked.samples.read(samples.locate(step), resolved) for step in steps]
+            given = data[0].inputs
+            if given[DECODER_TOKENS].shape[1] > 1:
+                continue
+            source = next(given[name] for name in _SOURCES if name in given)
+            tokens = generate(source, len(steps), given.get("attention_mask"))
+            ended = np.zeros(len(tokens), bool)
+            for number, step in enumerate(steps):
+                if ended.all():
+                    break
+                logits = np.asarray(data[number].outputs[position])[:, -1]
+                inputs = [each.inputs for each in data[: number + 1]]
+                scores = apply_search(settings.search, logits, inputs)
+                right, chosen = scores.argmax(-1), tokens[:, number]
+                margins = scores.max(-1) - scores[np.arange(len(chosen)), chosen]
+                noisy = apply_sample_noise(step, checked)
+                margin = find_tie_margin(logits, ComparedOutput(noisy, position, "cpu", False))
+                if (wrong := (margins > margin) & ~ended).any():
+                    row = int(wrong.argmax())
+                    pair = f"token {chosen[row]} in place of {right[row]}"
+                    yield f"{GENERATOR}: {step.name}, row {row + 1}: {pair}"
+                    break
+                if ((chosen != right) & ~ended).any():
+                    break
+                ended |= np.isin(right, settings.end)
 
 
 def prove_folder(
