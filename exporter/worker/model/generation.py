@@ -462,9 +462,9 @@ class _EncoderAndDecoder(_PartOfPair):
         given = {each: call[each] for each in (main, "attention_mask") if each in call}
         cross = self.encoder(**given)[name]["cross_attention_cache"]
         caches = importlib.import_module(f"{_PACKAGE}.cache_utils")
-        own = call.pop(name)["self_attention_cache"]
+        past = call.pop(name)["self_attention_cache"]
         rest = {each: call[each] for each in call if each != main}
-        cache = {name: caches.EncoderDecoderCache(own, cross)}
+        cache = {name: caches.EncoderDecoderCache(past, cross)}
         returned: dict[str, Any] = self.decoder(**rest, **cache)
         return returned
 
@@ -517,8 +517,8 @@ def _build_part(
         given = {each: prompt[each] for each in prompt if each != DECODER_TOKENS}
         if name == COMPLETE:
             module = _EncoderAndDecoder(model)
-            own = {cache: {"self_attention_cache": call[cache].self_attention_cache}}
-            call = {**given, **call, **own}
+            states = {cache: {"self_attention_cache": call[cache].self_attention_cache}}
+            call = {**given, **call, **states}
         if name == ENCODER:
             module = _EncoderOfPair(model)
             expected = {cache: {"cross_attention_cache": call[cache].cross_attention_cache}}
