@@ -462,9 +462,9 @@ class _EncoderAndDecoder(_PartOfPair):
         given = {each: call[each] for each in (main, "attention_mask") if each in call}
         cross = self.encoder(**given)[name]["cross_attention_cache"]
         caches = importlib.import_module(f"{_PACKAGE}.cache_utils")
-        past = call.pop(name)["self_attention_cache"]
+        decoder_cache = call.pop(name)["self_attention_cache"]
         rest = {each: call[each] for each in call if each != main}
-        cache = {name: caches.EncoderDecoderCache(past, cross)}
+        cache = {name: caches.EncoderDecoderCache(decoder_cache, cross)}
         returned: dict[str, Any] = self.decoder(**rest, **cache)
         return returned
 
