@@ -106,17 +106,31 @@ class FailureText:
 
     cause: str
     fixes: tuple[str, ...]
-    """The changes after which the file passes all checks."""
+    """The changes after which the file passes all checks, or what the message asks for."""
     shown_by: str
     """The figures of the failed check, or "" if they are all that is known."""
 
 
+#: The end of a message about an entry or a call: what to do, after the problem.
+_REQUEST = re.compile(
+    r"; ((?:PyTorch accepts|did you mean|add|correct|declare|fix|give|install|name|promise|remove"
+    r"|set|use|write) .+)",
+    re.DOTALL,
+)
+
+
 def split_message(record: Record) -> FailureText:
-    """Return the parts of a message, which a diagnosis joins: `place: cause; fix; figures`."""
+    """Return the parts of a message, which a diagnosis joins: `place: cause; fix; figures`.
+
+    A message about the source has no figures, and ends with the fix if one is known.
+    """
     fixes = tuple(each for each in record.advice if PROVED in each or AGREES in each)
     cause = record.message
     for fix in fixes:
         cause = cause.replace(f"{fix}; ", "").removesuffix(f"; {fix}")
+    request = _REQUEST.search(cause) if record.stage is Stage.SOURCE and not fixes else None
+    if request:
+        cause, fixes = cause[: request.start()], (request[1],)
     figures = next((each.message for each in record.checks if each.check == record.check), "")
     is_split = bool(figures) and cause.endswith(f"; {figures}")
     return FailureText(

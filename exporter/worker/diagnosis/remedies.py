@@ -141,7 +141,14 @@ _CAUSES: tuple[tuple[str, Any, str], ...] = (
         lambda func, _: str(internals.read_schema(func).name) == "aten::grid_sampler_3d",
         "ONNX's GridSample takes 4 dimensions up to opset 19",
     ),
-    (_VALUES, None, "it needs a value of a tensor, and torch.export keeps one branch"),
+    (
+        _VALUES,
+        None,
+        (
+            "it needs a value of a tensor, and torch.export keeps one branch: use torch.where, "
+            "which computes both"
+        ),
+    ),
     (r"static shape of \d+ for|specialized it to be", None, "the capture has this size only"),
     (
         r"'(int|float|bool)' object has no attribute 'name'|(?m:^.*output \d+ \([-\w.]+$)",
@@ -344,6 +351,9 @@ def find_remedies(
         if line and "branch at" not in line:
             return (line, *weaker[:-1])
     failed = f"{NO_SETTING}: {join_names(tried, len(tried))} were tried"
+    # A setting that needs no change of the model is better than the same one with a change.
+    settings = [line.partition(": ")[0] for line in weaker]
+    weaker = [line for line in weaker if not any(line.startswith(f"{e}, and ") for e in settings)]
     return tuple(weaker) or ((failed,) if tried else ())
 
 

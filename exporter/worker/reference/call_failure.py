@@ -6,6 +6,7 @@ The model runs once more, and each operator is recorded.
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,11 +56,26 @@ def explain_declared_call(
     if not failure.lines and _ARGUMENT_ERROR.match(failure.message):
         reason = _describe_arguments(model, spec)
     if change := _find_working_call(failure.message, model, spec, declared):
-        reason = f"PyTorch accepts {change}"
+        reason = f"PyTorch accepts {change}{_describe_literal(failure, change, declared)}"
     elif not _CODE_ERROR.match(failure.message):
         reason = reason or _describe_inputs(spec, declared.sizes)
     failure.message = "; ".join(filter(None, (failure.message, reason)))
     return failure
+
+
+def _describe_literal(failure: Failure, change: str, declared: InputSet) -> str:
+    """Return how to keep an axis that the failing line fixes by a number, "" if it has none."""
+    match = re.search(r" with shape = \[(.*?)\]$", change)
+    name, _, number = (failure.lines[0] if failure.lines else "").rpartition(":")
+    if not match or not number.isdecimal():
+        return ""
+    line = linecache.getline(str(Path(name).resolve()), int(number))
+    sizes = (text for text in match[1].split(", ") if text.isdecimal())
+    literals = [text for text in sizes if re.search(rf"[(,] *{text} *[,)]", line)]
+    if not literals or not declared.sizes:
+        return ""
+    size = literals[0]
+    return f"; to accept each size, compute the {size} at {failure.lines[0]} from a shape"
 
 
 #: An argument of a function that takes no tensor.
@@ -213,7 +229,7 @@ def explain_shapes(
     broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
     first, *others = broken
     call = calls[first]
-    fix = "fix the model, or declare the outputs as PyTorch returns them"
+    fix = "correct the model, or declare the outputs as PyTorch returns them"
     lines: tuple[str, ...] = ()
     if call.error:
         message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"

@@ -62,6 +62,15 @@ class Best(torch.nn.Module):
         return x.topk(3, dim=0).values
 
 
+class FourRows(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x.reshape(4, -1))
+
+
 class Labels(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         labels = x.argmax(1)
@@ -198,6 +207,16 @@ def test_a_refused_call_names_the_shape_that_works(
     assert failure.message.endswith(f"; {end}"), failure.message
 
 
+def test_a_size_that_the_model_writes_out_can_be_computed(tmp_path: Path) -> None:
+    spec = make_contract("", inputs=(declare_input("x", "batch", 8),))
+    line = find_line(FourRows, "reshape(4")
+    failure = fail(FourRows(), spec, tmp_path)
+    assert failure.message.endswith(
+        f"; PyTorch accepts 'x' with shape = [4, 8]; to accept each size, compute the 4 at {line} "
+        "from a shape"
+    )
+
+
 class Masked(torch.nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.nn.Linear(4, 4)() + mask
@@ -224,7 +243,7 @@ def test_a_wrong_number_of_arguments_shows_the_entry_and_the_signature(tmp_path:
             declare_output("labels", "batch", dtype="int64"),
             (
                 "output 'y' is declared [batch, 3] with batch=3, PyTorch gives [3, 4]; "
-                "fix the model, or declare the outputs as PyTorch returns them"
+                "correct the model, or declare the outputs as PyTorch returns them"
             ),
             "return x * 2",
         ),
@@ -233,7 +252,7 @@ def test_a_wrong_number_of_arguments_shows_the_entry_and_the_signature(tmp_path:
             declare_output("labels", "batch", dtype="int32"),
             (
                 "output 'labels' is declared int32, PyTorch gives int64; "
-                "fix the model, or declare the outputs as PyTorch returns them"
+                "correct the model, or declare the outputs as PyTorch returns them"
             ),
             "x.argmax",
         ),
@@ -242,7 +261,7 @@ def test_a_wrong_number_of_arguments_shows_the_entry_and_the_signature(tmp_path:
             declare_output("labels", 3, dtype="int64"),
             (
                 "batch=7: output 'labels' is declared [3], PyTorch gives [7]; also on "
-                "batch=1, batch=2, batch=16; fix the model, or declare the outputs as "
+                "batch=1, batch=2, batch=16; correct the model, or declare the outputs as "
                 "PyTorch returns them"
             ),
             "x.argmax",

@@ -17,6 +17,7 @@ from exporter.report.rows.failures import (
     find_repro_obstacle,
     format_repro_command,
     shorten_diff,
+    split_message,
     summarize_failure,
 )
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -176,3 +177,24 @@ def test_the_rest_of_a_difference_is_counted(count: int, rest: str) -> None:
     row = SimpleNamespace(**dict.fromkeys(names.split(), ""), diff=diff)
     lines = render_script("gate.txt", rows=[row]).splitlines()
     assert [line.strip("| ") for line in lines if "more line" in line] == [rest] * bool(rest)
+
+
+@pytest.mark.parametrize(
+    ("message", "fix"),
+    [
+        ("net.py:1: the file \"a\" does not exist; did you mean 'b'?", "did you mean 'b'?"),
+        ("E: no; PyTorch accepts 'x' with shape = [4]", "PyTorch accepts 'x' with shape = [4]"),
+        (
+            "two; the entry has 1; add { name = 'y' } to `outputs`",
+            "add { name = 'y' } to `outputs`",
+        ),
+        ("a; write 'b'; or remove it", "write 'b'; or remove it"),
+        ("index out of range; the table has 5 rows", ""),
+    ],
+)
+def test_a_message_about_the_source_ends_with_its_fix(message: str, fix: str) -> None:
+    text = split_message(make_record("net/18/cpu", "error", stage=Stage.SOURCE, message=message))
+    assert text.fixes == ((fix,) if fix else ())
+    assert "; ".join((text.cause, *text.fixes)) == message
+    text = split_message(make_record("net/18/cpu", "error", stage=Stage.CONVERT, message=message))
+    assert text.cause == message
