@@ -138,7 +138,8 @@ def _read_reviewers(git: Git, revision: str, reviews: Reviews | None) -> Reviewe
     A job of a pull request has the merge of its head with the base: the head is the second parent.
     """
     commits = (git.try_run("rev-parse", "--verify", "--quiet", each) for each in ("HEAD", "HEAD^2"))
-    files = (git.try_run("show", f"{revision}:{name}") for name in CODEOWNERS)
+    places = reviews.codeowners if reviews else CODEOWNERS
+    files = (git.try_run("show", f"{revision}:{name}") for name in places)
     text = next((each for each in files if each is not None), None)
     owners = None if text is None else CodeOwners(text)
     return select_reviewers(reviews, [each for each in commits if each], owners)

@@ -20,6 +20,8 @@ from exporter.records.record import format_validation_error
 
 #: The places of CODEOWNERS in a repository; the first one counts.
 CODEOWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
+#: The places on GitLab.
+GITLAB_CODEOWNERS = ("CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 
 
 class Approval(FrozenModel):
@@ -38,6 +40,8 @@ class Reviews(FrozenModel):
     """None if the account does not exist any more."""
     approvals: Items[Approval] = ()
     """The last approval of each person, without bots and without persons who cannot write."""
+    codeowners: Items[str] = CODEOWNERS
+    """The places at which the host searches the owners of files."""
 
 
 def read_reviews(file: IO[str]) -> Reviews:
@@ -67,14 +71,14 @@ class Reviewers:
     def find_approver(self, paths: Collection[str]) -> str:
         """Return who approves a change of all files, or "" if nobody may and does."""
         for login in self.approved_by:
-            owners = [self._list_owners(path) for path in paths]
-            if all(not each or f"@{login}".casefold() in each for each in owners):
+            groups = [group for path in paths for group in self._list_groups(path)]
+            if all(not each or f"@{login}".casefold() in each for each in groups):
                 return login
         return ""
 
     def describe(self, path: str) -> str:
         """Return who may approve a change of the file."""
-        owners = self._list_owners(path)
+        owners = tuple(dict.fromkeys(each for group in self._list_groups(path) for each in group))
         persons = [each for each in owners if _is_person(each)]
         if owners and not persons:
             return (
@@ -83,7 +87,7 @@ class Reviewers:
             )
         return " or ".join(persons) or "another person with write permission"
 
-    def _list_owners(self, path: str) -> tuple[str, ...]:
+    def _list_groups(self, path: str) -> tuple[tuple[str, ...], ...]:
         return self.owners.find(path) if self.owners else ()
 
 
@@ -103,26 +107,40 @@ def select_reviewers(
 
 
 class CodeOwners:
-    """The rules of a CODEOWNERS file: the last one that matches a path names its owners."""
+    """The rules of a CODEOWNERS file: the last one that matches a path names its owners.
+
+    A file of GitLab has sections, of which each one has a last rule.
+    """
 
     def __init__(self, text: str) -> None:
         self._rules = list(_parse_rules(text))
 
-    def find(self, path: str) -> tuple[str, ...]:
-        """Return the owners of a path from the top of the repository, in lower case."""
-        for pattern, owners in reversed(self._rules):
-            if pattern.fullmatch(path):
-                return owners
-        return ()
+    def find(self, path: str) -> tuple[tuple[str, ...], ...]:
+        """Return the owners of a path from the top of the repository, in lower case.
+
+        A person of each group must approve.
+        """
+        found = {name: owners for name, pattern, owners in self._rules if pattern.fullmatch(path)}
+        return tuple(owners for owners in found.values() if owners)
 
 
-def _parse_rules(text: str) -> Iterator[tuple[re.Pattern[str], tuple[str, ...]]]:
+#: The head of a section: `[Name] @owner`, `^[Name]` if it is optional, `[Name][2]` for two persons.
+_SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?(?:\s+(.*))?")
+
+
+def _parse_rules(text: str) -> Iterator[tuple[str, re.Pattern[str], tuple[str, ...]]]:
+    section, default = "", tuple[str, ...]()
     for line in text.splitlines():
-        content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0]
+        content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        if match := _SECTION.fullmatch(content):
+            section = match[1].casefold()
+            default = tuple((match[2] or "").casefold().split())
+            continue
         # A space of a path has a backslash.
         words = re.findall(r"(?:\\.|\S)+", content)
         if words:
-            yield _compile_pattern(words[0]), tuple(each.casefold() for each in words[1:])
+            owners = tuple(each.casefold() for each in words[1:])
+            yield section, _compile_pattern(words[0]), owners or default
 
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:

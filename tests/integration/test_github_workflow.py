@@ -39,7 +39,6 @@ for name in ("export", "merge", "gate", "report"):
 MODEL_IDS = ("one", "two", "three")
 #: Prints the number of the comment for the list of all comments, if there is one.
 GH = """#!/bin/bash
-if test "$2" = graphql; then echo '{"head": "1a2b3c", "author": "a", "approvals": []}'; exit 0; fi
 if test "$2" = --paginate; then cat "$NOTE.id" 2>/dev/null; exit 0; fi
 printf '%s\\n' "$@" > "$NOTE"
 """
@@ -152,6 +151,7 @@ class Runner:
         path = f"{programs}:{Path(sys.executable).parent}:{inherited['PATH']}"
         github = {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "a/b"}
         github["GITHUB_WORKSPACE"] = str(workspace)
+        github["GITHUB_GRAPHQL_URL"] = "http://127.0.0.1:9/graphql"  # no host answers there
         github["RUNNER_TEMP"] = str(self.folder)
         github["GITHUB_OUTPUT"] = str(self.folder / "outputs")
         github["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal
 
 import click
+from typing_extensions import override
 
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option, weights_option
@@ -15,12 +16,24 @@ from exporter.cli.output.tables import open_project, print_result_notes, show_fi
 from exporter.cli.output.terminal import print_document, print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_names
-from exporter.gate.approvals import read_reviews
+from exporter.gate.approvals import Reviews, read_reviews
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import GateRows, build_gate_rows
 
 _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the baseline."
+
+
+#: Asks the host of the job, in place of reading a file.
+_HOST = "host"
+
+
+class _Approvals(click.File):
+    """A file with the reviews, or the host of the job."""
+
+    @override
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        return value if value == _HOST else super().convert(value, param, ctx)
 
 
 @click.command()
@@ -32,15 +45,18 @@ _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the bas
 )
 @click.option(
     "--approvals",
-    type=click.File(encoding="utf-8"),
-    help="The host's answer about the reviews of the pull request, as JSON; - for standard input.",
+    type=_Approvals(encoding="utf-8"),
+    help=(
+        "`host` to ask GitHub or GitLab for the reviews of the pull request, or a file with the "
+        "answer of another host, as JSON; - for standard input."
+    ),
 )
 @weights_option
 @json_option(GateRows)
 def gate(
     root: Path,
     against: str | None,
-    approvals: IO[str] | None,
+    approvals: IO[str] | Literal["host"] | None,
     weights: str | None,
     *,
     as_json: bool,
@@ -51,7 +67,7 @@ def gate(
     manifest = open_project(root, initial_weights=weights is not None)
     build = BuildFolder.from_project(manifest.project)
     try:
-        reviews = read_reviews(approvals) if approvals else None
+        reviews = find_reviews(approvals)
         result = gate_run.gate(manifest, os.environ, against, reviews)
     except ExporterError as error:
         # The page of an earlier run would be a false verdict.
@@ -80,3 +96,21 @@ def gate(
     if result.is_passed and manifest.problems:
         return ExitCode.MANIFEST
     return ExitCode.OK if result.is_passed else ExitCode.RED
+
+
+def find_reviews(approvals: IO[str] | Literal["host"] | None) -> Reviews | None:
+    """Return the reviews of the pull request, or None with a warning if the host has none."""
+    if approvals is None:
+        return None
+    if not isinstance(approvals, str):
+        return read_reviews(approvals)
+    from exporter.gate.review_hosts import TOKENS, fetch_reviews  # 30 ms, with urllib
+
+    try:
+        return fetch_reviews(os.environ)
+    except ExporterError as error:
+        print_error(f"warning: {error}")
+        return None
+    finally:
+        for name in TOKENS:
+            os.environ.pop(name, None)

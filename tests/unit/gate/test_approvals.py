@@ -43,14 +43,24 @@ PATTERNS = [
 
 @pytest.mark.parametrize(("pattern", "matches"), PATTERNS)
 def test_a_pattern_matches_as_the_host_does(pattern: str, matches: bool) -> None:
-    assert CodeOwners(f"{pattern} @ann").find(FILE) == (("@ann",) if matches else ())
+    assert CodeOwners(f"{pattern} @ann").find(FILE) == ((("@ann",),) if matches else ())
 
 
 def test_the_last_rule_counts_also_without_owners() -> None:
-    assert OWNED.find(FILE) == ("@ann", "@bob")
+    assert OWNED.find(FILE) == (("@ann", "@bob"),)
     assert CodeOwners("* @ann\n/reports/\n").find(FILE) == ()
     assert CodeOwners("# * @ann\n").find(FILE) == ()
-    assert CodeOwners(r"/a\ b/ @ann").find("a b/c") == ("@ann",)
+    assert CodeOwners(r"/a\ b/ @ann").find("a b/c") == (("@ann",),)
+
+
+def test_each_section_of_gitlab_has_owners() -> None:
+    text = "* @all\n[Models][2] @ann\n/reports/\n^[Docs]\n*.md @bob\n[Safety]\n*.json @bob @ann\n"
+    owners = CodeOwners(text)
+    assert owners.find(FILE) == (("@all",), ("@ann",), ("@bob", "@ann"))
+    assert CodeOwners("[Models] @ann\n/reports/\n").find(FILE) == (("@ann",),)
+    sections = CodeOwners("[A] @ann @bob\n*\n[B]\n*.json @bob\n")
+    for name, approver in {"bob": "bob", "ann": ""}.items():
+        assert select_reviewers(approve(name), ["head"], sections).find_approver([FILE]) == approver
 
 
 def approve(by: str, commit: str = "head", **fields: Any) -> Reviews:
