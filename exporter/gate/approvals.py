@@ -120,8 +120,8 @@ class CodeOwners:
 
         A person of each group must approve.
         """
-        found = {name: owners for name, pattern, owners in self._rules if pattern.fullmatch(path)}
-        return tuple(owners for owners in found.values() if owners)
+        groups = {name: owners for name, pattern, owners in self._rules if pattern.fullmatch(path)}
+        return tuple(owners for owners in groups.values() if owners)
 
 
 #: The head of a section: `[Name] @owner`, `^[Name]` if it is optional, `[Name][2]` for two persons.

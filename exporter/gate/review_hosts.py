@@ -73,12 +73,12 @@ def _ask_github(environment: Mapping[str, str]) -> Reviews:
     owner, _, name = environment["GITHUB_REPOSITORY"].partition("/")
     number = int(environment["PULL_REQUEST"])
     variables = {"owner": owner, "name": name, "number": number}
-    answer = _read(
+    document = _read(
         environment.get("GITHUB_GRAPHQL_URL", "https://api.github.com/graphql"),
         {"Authorization": f"Bearer {environment['GH_TOKEN']}"},
         {"query": _GITHUB_QUERY, "variables": variables},
     )
-    request = answer["data"]["repository"]["pullRequest"]
+    request = document["data"]["repository"]["pullRequest"]
     approvals = (
         Approval(by=each["author"]["login"], commit=each["commit"]["oid"])
         for each in request["latestOpinionatedReviews"]["nodes"]
