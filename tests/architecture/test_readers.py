@@ -38,6 +38,7 @@ ALLOWED = {
     "cluster/host_run.py": "a private folder of the host",
     "cluster/archives.py": "archives in private folders",
     "store/store_files.py": "a new file",
+    "gate/review_hosts.py": "the reply of a host, with a limit",
     "worker/__main__.py": "the job of the parent",
     "worker/fork_server.py": "a log that is written",
     "worker/dependencies/access_tracer.py": "the system",
