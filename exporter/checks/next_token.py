@@ -34,7 +34,9 @@ def apply_search(
             parts = np.lib.stride_tricks.sliding_window_view(text, size)
             is_begun = (parts[:, :-1] == text[len(text) - size + 1 :]).all(1)
             row[parts[is_begun, -1]] = -np.inf
-    scores[:, [*search.suppress_tokens]] = -np.inf
+    suppressed = [*search.suppress_tokens]
     if len(steps) == prompt:
-        scores[:, [*search.begin_suppress_tokens]] = -np.inf
+        suppressed += search.begin_suppress_tokens
+    # `generate` ignores tokens that a smaller vocabulary does not have.
+    scores[:, [token for token in suppressed if token < scores.shape[1]]] = -np.inf
     return scores

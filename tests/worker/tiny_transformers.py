@@ -133,7 +133,8 @@ class PreTrainedModel(nn.Module):
                     row[part[-1]] = -torch.inf
         names = ["suppress_tokens", *(["begin_suppress_tokens"] if is_first else [])]
         for name in names:
-            scores[:, settings.get(name) or []] = -torch.inf
+            known = [each for each in settings.get(name) or [] if each < scores.shape[1]]
+            scores[:, known] = -torch.inf
         return scores.argmax(-1, keepdim=True)
 
     def generate(

@@ -26,6 +26,8 @@ OUT = -np.inf
         ({"no_repeat_ngram_size": 3}, [3, 1, 2, 3, 1], [1] * 5, [-4, 4, OUT, 2]),
         ({"suppress_tokens": (1, 3)}, [0], [1], [-4, OUT, 1, OUT]),
         ({"begin_suppress_tokens": (1,)}, [0], [1], [-4, OUT, 1, 2]),
+        # Those of Whisper's configuration with a smaller vocabulary.
+        ({"suppress_tokens": (1, 220), "begin_suppress_tokens": (4,)}, [0], [1], [-4, OUT, 1, 2]),
     ],
 )
 def test_a_setting_changes_the_scores_of_its_tokens(
@@ -40,6 +42,14 @@ def test_tokens_are_suppressed_at_the_begin_only() -> None:
     steps = [{"input_ids": np.array([[0, 3]])}, {"input_ids": np.array([[2]])}]
     search = Search(begin_suppress_tokens=(1,), repetition_penalty=2)
     assert apply_search(search, LOGITS, steps).tolist() == [[-8, 4, 0.5, 1]]
+
+
+def test_the_text_of_a_whole_is_that_of_its_decoder() -> None:
+    step = {"input_ids": np.array([[2, 3]]), "decoder_input_ids": np.array([[0, 1]])}
+    search = Search(repetition_penalty=2)
+    for mask in ([[1, 0]], [[1, 0, 0]]):
+        inputs = {**step, "attention_mask": np.array(mask)}
+        assert apply_search(search, LOGITS, [inputs]).tolist() == [[-8, 2, 1, 2]]
 
 
 def test_the_padding_of_an_encoder_is_none_of_the_text() -> None:

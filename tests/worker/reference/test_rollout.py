@@ -289,7 +289,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "penalty": {"repetition_penalty": 1.5},
     "n-grams": {"no_repeat_ngram_size": 2},
     "no token twice": {"no_repeat_ngram_size": 1},
-    "suppressed": {"suppress_tokens": [3, 5, 9], "begin_suppress_tokens": [4, 10]},
+    "suppressed": {"suppress_tokens": [3, 5, 9, 220], "begin_suppress_tokens": [4, 10]},
     "all": {"repetition_penalty": 0.7, "no_repeat_ngram_size": 3, "suppress_tokens": [9]},
 }
 
