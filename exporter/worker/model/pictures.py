@@ -72,7 +72,7 @@ def describe_error(error: Exception) -> str:
     file, line = (of_package or of_model or places)[-1]
     lines = [each.strip() for each in str(error).splitlines() if each.strip()]
     parts = Path(file).parts
-    first = parts.index("transformers") if of_package else -4
+    first = parts.index("transformers") if of_package else -1
     name = "/".join(parts[first:])
     return f"{name}:{line}: {type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
 

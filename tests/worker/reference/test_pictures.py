@@ -235,7 +235,7 @@ def test_a_projector_with_another_name_is_named() -> None:
 def test_the_line_that_torch_does_not_capture_is_named() -> None:
     measured = measure_interface(SizesModel(), SPEC)
     assert [*measured["parts"]] == ["embedding", "decoder", "whole"]
-    assert re.match(r".*/tiny_transformers\.py:\d+: Guard", measured["no_encoder"])
+    assert re.match(r"tiny_transformers\.py:\d+: Guard", measured["no_encoder"])
     text = format_generator("net", Source(text="nets.py:net"), measured, [18])
     assert f"# No entry for the encoder of pictures: {measured['no_encoder']}\n" in text
     assert 'chain = ["net-embedding", "net-decoder"]' in text
@@ -268,7 +268,7 @@ def test_an_encoder_with_another_call_is_named_with_its_line(
 
     monkeypatch.setattr(PictureModel, "get_image_features", compute)
     message = (
-        r"features of two of them were not computed: .*/test_pictures\.py:\d+: ValueError: no s"
+        r"features of two of them were not computed: test_pictures\.py:\d+: ValueError: no s"
     )
     with pytest.raises(Failure, match=message):
         measure_interface(PictureModel(), SPEC)
@@ -286,7 +286,7 @@ def test_a_part_that_fails_is_named_with_its_line(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(KindsModel, "forward", forward)
     monkeypatch.setattr(pictures, "has_kinds", lambda _: True)
-    message = r"a part of KindsModel was not computed: .*/test_pictures\.py:\d+: AttributeError: no"
+    message = r"a part of KindsModel was not computed: test_pictures\.py:\d+: AttributeError: no"
     with pytest.raises(Failure, match=message):
         measure_interface(KindsModel(), SPEC)
 

@@ -119,7 +119,8 @@ def measure_source(spec: ModelSpec, root: str) -> dict[str, Any]:
         if hasattr(model, "can_generate") and not model.can_generate():
             return {"call": describe_usual_call(type(model), model.config).model_dump(mode="json")}
         with torch.no_grad():
-            return measure_interface(model, spec)
+            measured = measure_interface(model, spec)
+        return measured | {"no_encoder": redact(measured["no_encoder"], limit=400)}
     except (Failure, ExporterError) as failure:
         return {"problem": redact(str(failure), limit=400)}
 
