@@ -267,9 +267,7 @@ def test_an_encoder_with_another_call_is_named_with_its_line(
         raise ValueError("no sizes")
 
     monkeypatch.setattr(PictureModel, "get_image_features", compute)
-    message = (
-        r"features of two of them were not computed: test_pictures\.py:\d+: ValueError: no s"
-    )
+    message = r"features of two of them were not computed: test_pictures\.py:\d+: ValueError: no s"
     with pytest.raises(Failure, match=message):
         measure_interface(PictureModel(), SPEC)
 
