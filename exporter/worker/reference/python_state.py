@@ -81,7 +81,7 @@ class ModelSnapshot:
         ]
         self._values = list(list_values(model))
         self._items = [
-            (each.value, each.value.copy())
+            (each.value, each.value.copy(), mark_value(each.value))
             for each in self._values
             if type(each.value) in (list, dict, set)
         ]
@@ -92,7 +92,9 @@ class ModelSnapshot:
             for name in table.keys() - values.keys() - OWN_NAMES:
                 del table[name]
             table.update(values)
-        for value, items in self._items:
+        for value, items, mark in self._items:
+            if mark_value(value) == mark:
+                continue
             value.clear()
             if isinstance(value, list):
                 value.extend(items)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -79,8 +81,9 @@ def list_values(model: Model) -> Iterator[PythonValue]:
 def _follow(
     label: str, path: str, value: Any, write: Callable[[Any], object], seen: set[int]
 ) -> Iterator[PythonValue]:
-    yield PythonValue(label.format(path), value, write)
-    yield from _list_inner_values(label, path, value, seen, _DEPTH)
+    if not _is_table_of_python(value):
+        yield PythonValue(label.format(path), value, write)
+        yield from _list_inner_values(label, path, value, seen, _DEPTH)
 
 
 def _list_inner_values(
@@ -89,10 +92,14 @@ def _list_inner_values(
     """Yield the values inside of a value, each with its path."""
     if id(value) in seen or depth < 0:
         return
-    children = list(islice(_list_children(value), _MOST_ITEMS))
+    children = list[_Child]()
+    with suppress(Exception):  # the access to an attribute may run code of the user
+        children.extend(islice(_list_children(value), _MOST_ITEMS))
     if children:
         seen.add(id(value))
     for suffix, child, write in children:
+        if _is_table_of_python(child):
+            continue
         inner = f"{path}{suffix}".removeprefix(".")
         yield PythonValue(label.format(inner), child, write)
         yield from _list_inner_values(label, inner, child, seen, depth - 1)
@@ -124,6 +131,11 @@ def _list_slots(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
         slots = vars(each).get("__slots__", ())
         yield from (slots,) if isinstance(slots, str) else slots
+
+
+def _is_table_of_python(value: Any) -> bool:
+    """Return whether Python needs a value to run: the modules, or the builtins of a namespace."""
+    return value is sys.modules or value is vars(builtins)
 
 
 def _has_own_attributes(value: Any) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
+from types import ModuleType
+
 import torch
 
 from exporter.worker.reference.python_state import ModelSnapshot
@@ -64,6 +68,38 @@ def test_the_values_of_objects_and_closures_are_restored() -> None:
     snapshot.restore()
     assert (calls, progress.calls, progress.rows) == (0, 0, [])
     assert model.progress is progress
+
+
+def test_the_tables_of_python_are_not_touched() -> None:
+    model, namespace = Holder(), dict[str, object]()
+    exec("value = 1", namespace)  # it adds the table of builtins
+    model.namespace, model.modules_of_python = namespace, sys.modules
+    snapshot = ModelSnapshot(model)
+    sys.modules["imported_later"] = ModuleType("imported_later")
+    vars(builtins)["added_later"] = 1
+    namespace["value"] = 2
+    try:
+        snapshot.restore()
+        assert namespace["value"] == 1
+        assert "imported_later" in sys.modules
+        assert "added_later" in vars(builtins)
+    finally:
+        del sys.modules["imported_later"], vars(builtins)["added_later"]
+
+
+class Proxy:
+    """An object that fails as a proxy without a target does."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "__class__":
+            return type(self)
+        raise RuntimeError(name)
+
+
+def test_an_object_without_attributes_to_read_is_accepted() -> None:
+    model = Holder()
+    model.proxy = Proxy()
+    ModelSnapshot(model).restore()
 
 
 def test_the_attributes_of_a_module_itself_stay() -> None:
