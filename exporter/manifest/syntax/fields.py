@@ -104,7 +104,10 @@ MODEL_KEYS: Mapping[str, str] = {
 INPUT_KEYS: Mapping[str, str] = {
     **dict.fromkeys(("min", "max"), "use `fill` for limits of values, `axes.NAME` for sizes"),
     **dict.fromkeys(("low", "high"), "use `fill = { uniform = [0, 1] }` or `randint`"),
-    **dict.fromkeys(("data", "value", "values"), "use `fill = { value = 3 }` or `{ file = ... }`"),
+    **dict.fromkeys(
+        ("data", "value", "values"),
+        "use `fill = { value = 3 }`, `{ randint = [0, 10] }` or `{ file = ... }`",
+    ),
     **dict.fromkeys(("dynamic", "dynamic_axes", "dynamic_shapes"), _DYNAMIC),
     "path": "use `fill = { file = ... }` for values, `at` for the place in the call",
     "size": "use `shape`",
