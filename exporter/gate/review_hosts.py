@@ -117,10 +117,10 @@ def _ask_gitlab(environment: Mapping[str, str]) -> Reviews:
             user = each["user"]
             if "approved_at" not in each:
                 raise _UnknownError("this release of GitLab does not tell when a person approved")
-            if _parse_time(each["approved_at"]) > since and _can_write(user["id"]):
+            if _parse_time(each["approved_at"]) > since and can_write(user["id"]):
                 yield Approval(by=user["username"], commit=head)
 
-    def _can_write(user_id: int) -> bool:
+    def can_write(user_id: int) -> bool:
         try:
             member = _read(f"{project}/members/all/{user_id}", headers)
         except HTTPError as error:

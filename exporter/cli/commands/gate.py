@@ -22,8 +22,6 @@ from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import GateRows, build_gate_rows
 
 _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the baseline."
-
-
 #: Asks the host of the job, in place of reading a file.
 _HOST = "host"
 

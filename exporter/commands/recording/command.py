@@ -196,7 +196,7 @@ def _write_entries(
                 problems.update(_list_problems(observation, entry, contracts, project, starter))
                 if entry.note:
                     print_error(f"{observation.label}: {entry.note}")
-            count += _apply(entry, project, flags)
+            count += len(contracts) if _apply(entry, project, flags) else 0
     if not flags.get("dry_run"):
         print_ignored_files(root, os.environ)
     entries = pluralize(count, "new entry", "new entries")

@@ -33,6 +33,21 @@ class Attribute(nn.Module):
         return x * 3
 
 
+class Alternating(nn.Module):
+    """Changes the rounding of the first late call, and the value of the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+        self.limit = torch.tensor(1.0 + LIMIT)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n += 1
+        if self.n < float(self.limit):
+            return x * 2
+        return x * 2.0000002 if self.n % 2 else x * 3
+
+
 class Private(nn.Module):
     """Counts in an attribute whose name begins with an underscore, in a layer."""
 

@@ -18,21 +18,19 @@ import torch
 from exporter.checks.protocol import CheckedFile
 from exporter.checks.rollout import check_rollout
 from exporter.commands.publish.child import proof
-from exporter.commands.recording.entry import format_generator, format_interface, name_part
-from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference, Sample
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import Manifest
 from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import Status
 from exporter.report.pages.templates import render
 from exporter.runtimes.chain import LinkFile
 from exporter.worker.diagnosis.links import Comparison
 from exporter.worker.model import generation
-from exporter.worker.model.generation import measure_interface, select_part
+from exporter.worker.model.generation import select_part
 from exporter.worker.reference.rollout import compute_reference
-from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract
+from tests.worker.generator_entries import load_entries
 from tests.worker.tiny_transformers import PairModel
 
 SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
@@ -59,16 +57,7 @@ def build(kind: str = "") -> PairModel:
 
 def load(folder: Path) -> Manifest:
     """Return the entries that `exporter add` writes for the model."""
-    measured = measure_interface(build(), SPEC)
-    parts = measured["parts"]
-    files = {
-        "manifests/nets.py": "def net(): ...\n",
-        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
-    }
-    for part in parts:
-        name = f"manifests/{name_part('net', part, parts)}.interface.toml"
-        files[name] = format_interface("net", measured, part)
-    return load_project(make_project(folder, files))
+    return load_entries(folder, build(), SPEC)
 
 
 def test_the_entries_are_a_chain_with_a_loop(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def search(net: str) -> str:
     ("net", "value", "code"),
     [
         ("Attribute", "the attribute 'n'", "if self.n < LIMIT:"),
+        ("Alternating", "the attribute 'n'", "if self.n < float(self.limit):"),
         ("Private", "the attribute 'layer._n'", "return x * 2 if self.is_early else x * 3"),
         ("Seconds", "the attribute 'time'", "return x * 3 if self.time > 7.5 else x * 2"),
         ("Remaining", "the attribute 'left'", "return x * 2 if self.left else x * 3"),

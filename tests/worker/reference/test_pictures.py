@@ -14,10 +14,10 @@ import torch
 
 from exporter.checks.protocol import CheckedFile
 from exporter.checks.rollout import check_rollout
-from exporter.commands.recording.entry import format_generator, format_interface, name_part
+from exporter.commands.recording.entry import format_generator
 from exporter.commands.recording.sources import Source
 from exporter.jobs import JobFolder, Reference, Sample
-from exporter.manifest import Manifest, load_project
+from exporter.manifest import Manifest
 from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import Status
 from exporter.runtimes.chain import LinkFile
@@ -26,9 +26,9 @@ from exporter.worker.model import generation, pictures
 from exporter.worker.model.generation import measure_interface, select_part
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.rollout import compute_reference
-from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
 from tests.worker.contracts import make_contract
+from tests.worker.generator_entries import load_entries
 from tests.worker.tiny_transformers import (
     KindsModel,
     PictureModel,
@@ -51,16 +51,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
 def load(folder: Path, model: type[PictureModel] = PictureModel) -> Manifest:
     """Return the entries that `exporter add` writes for the model."""
     torch.manual_seed(0)
-    measured = measure_interface(model(), SPEC)
-    parts = measured["parts"]
-    files = {
-        "manifests/nets.py": "def net(): ...\n",
-        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured, [18]),
-    }
-    for part in parts:
-        name = f"manifests/{name_part('net', part, parts)}.interface.toml"
-        files[name] = format_interface("net", measured, part)
-    return load_project(make_project(folder, files))
+    return load_entries(folder, model(), SPEC)
 
 
 def test_the_entries_are_a_chain_with_a_loop(tmp_path: Path) -> None:
