@@ -49,8 +49,8 @@ device of the project. If you misspell a key, `exporter check` names the line an
 manifests/nets.toml:8: models.alexnet.opset: unknown key; did you mean 'opsets'?
 ```
 
-The first line lets your editor complete keys, after
-`exporter schema > manifests/manifest.schema.json` wrote that file.
+The first line is optional: your editor completes keys by it when
+`exporter schema > manifests/manifest.schema.json` has written that file.
 
 ## The ten most used keys
 

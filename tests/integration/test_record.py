@@ -112,12 +112,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def find_portable_entries(root: Path) -> Path:
-    """Return the folder of the entries; their texts name the schema and no absolute path."""
+    """Return the folder of the entries; their texts have no absolute path and name no schema."""
     folder = root / "manifests"
     for path in (*folder.rglob("*.toml"), *folder.rglob("*.py")):
         assert str(root) not in path.read_text(), f"{path.name} has an absolute path"
-    first = {path.read_text().split("\n")[0] for path in folder.glob("*.toml")}
-    assert first == {"#:schema manifest.schema.json"}
+    # An editor reports a schema that no file has.
+    assert not any("#:schema" in path.read_text() for path in folder.glob("*.toml"))
     return folder
 
 
@@ -193,7 +193,7 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
         root, "record", "--check", "--", sys.executable, "export.py", code=ExitCode.RED
     )
     lines = [line for line in ran.stdout.splitlines() if ".toml:" in line or "has no entry" in line]
-    assert lines[0].startswith("manifests/wrapped.toml:4: wrapped: outputs: [{'name': 'logits'")
+    assert lines[0].startswith("manifests/wrapped.toml:3: wrapped: outputs: [{'name': 'logits'")
     assert lines[1:] == ["net.py:Encoder: has no entry; run `exporter record` without --check"]
     ran = run_exporter(root, "record", "--update", *command)
     assert "updated manifests/wrapped.toml" in ran.stdout, ran.stdout + ran.stderr

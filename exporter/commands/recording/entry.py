@@ -79,7 +79,7 @@ def format_entry(
     models = tomlkit.table(is_super_table=True)
     models.add(id, table)
     document.add("models", models)
-    return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
+    return tomlkit.dumps(document)
 
 
 def _format_opsets(opsets: Sequence[int]) -> int | list[int]:
@@ -100,7 +100,7 @@ def format_generator(
     id: str, source: Source, measured: Mapping[str, Any], opsets: Sequence[int]
 ) -> str:
     """Return the manifest file of a model that generates, with an entry for each part."""
-    lines = ["#:schema manifest.schema.json", "format = 1"]
+    lines = ["format = 1"]
     lines += [f"# {each}" for each in (describe_missing_part(measured),) if each]
     tokens = dict(measured["tokens"])
     search = _inline(tokens.pop("search", {}))
