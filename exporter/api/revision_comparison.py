@@ -78,7 +78,7 @@ class ComparedRevision:
     accepted: tuple[GateFinding, ...]
     """The differences between its baseline and that of the branch."""
     reviewers: Mapping[str, str]
-    """Who may approve a loss, by model."""
+    """The next step for a loss with a reason, by model."""
 
 
 def compare(
@@ -107,6 +107,7 @@ def compare(
     present = read_baseline(path) if path.exists() else Baseline()
     present = rename_models(present, find_renames(manifest, present.models.keys()))
     former_ids = state.manifest.project.gate.former_ids
+    approvals = Approvals(reviewers=reviewers, folder=folder, former_ids=former_ids)
     branch = ProjectState(
         manifest=manifest,
         baseline=present,
@@ -117,16 +118,10 @@ def compare(
         state=state,
         name=checkout.name,
         commit=checkout.commit,
-        findings=compare_with_revision(
-            state,
-            branch,
-            run,
-            promised,
-            Approvals(reviewers=reviewers, folder=folder, former_ids=former_ids),
-        ),
+        findings=compare_with_revision(state, branch, run, promised, approvals),
         accepted=list_accepted(state.baseline, present),
         reviewers={
-            model_id: reviewers.describe(f"{folder}/{former_ids.get(model_id, model_id)}.json")
+            model_id: reviewers.describe(approvals.list_files([model_id]))
             for model_id in state.baseline.models.keys() | manifest.by_id.keys()
         },
     )
@@ -138,10 +133,10 @@ def _read_reviewers(git: Git, revision: str, reviews: Reviews | None) -> Reviewe
     A job of a pull request has the merge of its head with the base: the head is the second parent.
     """
     commits = (git.try_run("rev-parse", "--verify", "--quiet", each) for each in ("HEAD", "HEAD^2"))
-    places = reviews.codeowners if reviews else CODEOWNERS
-    files = (git.try_run("show", f"{revision}:{name}") for name in places)
+    host = reviews.host if reviews else "GitLab" if "GITLAB_CI" in git.environment else "GitHub"
+    files = (git.try_run("show", f"{revision}:{name}") for name in CODEOWNERS[host])
     text = next((each for each in files if each is not None), None)
-    owners = None if text is None else CodeOwners(text)
+    owners = None if text is None else CodeOwners(text, is_of_gitlab=host == "GitLab")
     return select_reviewers(reviews, [each for each in commits if each], owners)
 
 
@@ -156,9 +151,16 @@ class Approvals:
     """Of renamed models, by ID: the owners of both files count."""
 
     def find(self, cells: Collection[CellId]) -> str:
-        models = dict.fromkeys(cell.model for cell in cells)
-        files = {**models, **dict.fromkeys(self.former_ids.get(each, each) for each in models)}
-        return self.reviewers.find_approver([f"{self.folder}/{model}.json" for model in files])
+        """Return who approves a loss: `@ann and @bob`, or "" if an approval is missing."""
+        files = self.list_files(dict.fromkeys(cell.model for cell in cells))
+        return " and ".join(f"@{each}" for each in self.reviewers.find_approvers(files))
+
+    def list_files(self, model_ids: Collection[str]) -> list[str]:
+        """Return the files whose owners must approve a loss of the models."""
+        files = dict.fromkeys(
+            (*model_ids, *(self.former_ids.get(each, each) for each in model_ids))
+        )
+        return [f"{self.folder}/{each}.json" for each in files]
 
 
 def compare_with_revision(
@@ -303,7 +305,7 @@ def _apply_acceptance(
     approver = ""
     if all(each.needs_approval for each in policies):
         approver = acceptance.approvals.find(finding.cells)
-    message = ", approved by @".join(filter(None, (f"{ACCEPTED_HERE}{reason}", approver)))
+    message = ", approved by ".join(filter(None, (f"{ACCEPTED_HERE}{reason}", approver)))
     message += f" ({finding.message})" if finding.message else ""
     if approver:
         return replace(finding, message=message, action="warn")

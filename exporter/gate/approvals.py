@@ -7,9 +7,9 @@ is never read. The owners are those of CODEOWNERS at the target branch.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -18,10 +18,12 @@ from exporter.core.files import CELL_LIMIT
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.record import format_validation_error
 
+Host: TypeAlias = Literal["GitHub", "GitLab"]
 #: The places of CODEOWNERS in a repository; the first one counts.
-CODEOWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
-#: The places on GitLab.
-GITLAB_CODEOWNERS = ("CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+CODEOWNERS: Mapping[Host, Sequence[str]] = {
+    "GitHub": (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"),
+    "GitLab": ("CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS"),
+}
 
 
 class Approval(FrozenModel):
@@ -40,8 +42,8 @@ class Reviews(FrozenModel):
     """None if the account does not exist any more."""
     approvals: Items[Approval] = ()
     """The last approval of each person, without bots and without persons who cannot write."""
-    codeowners: Items[str] = CODEOWNERS
-    """The places at which the host searches the owners of files."""
+    host: Host = "GitHub"
+    """The one whose rules CODEOWNERS follows."""
 
 
 def read_reviews(file: IO[str]) -> Reviews:
@@ -67,27 +69,44 @@ class Reviewers:
     approved_by: tuple[str, ...] = ()
     """Without the author, and only for the commit that is compared."""
     owners: CodeOwners | None = None
+    author: str = ""
 
-    def find_approver(self, paths: Collection[str]) -> str:
-        """Return who approves a change of all files, or "" if nobody may and does."""
-        for login in self.approved_by:
-            groups = [group for path in paths for group in self._list_groups(path)]
-            if all(not each or f"@{login}".casefold() in each for each in groups):
-                return login
-        return ""
+    def find_approvers(self, paths: Collection[str]) -> tuple[str, ...]:
+        """Return who approves a change of all files; nobody if an approval is missing."""
+        groups = [group for path in paths for group in self._find(path)]
+        if not groups:
+            return self.approved_by[:1]
+        approvers: dict[str, None] = {}
+        for group in groups:
+            owners = [each for each in self.approved_by if f"@{each}".casefold() in group.names]
+            if len(owners) < group.needed:
+                return ()
+            approvers |= dict.fromkeys(owners[: group.needed])
+        return tuple(approvers)
 
-    def describe(self, path: str) -> str:
-        """Return who may approve a change of the file."""
-        owners = tuple(dict.fromkeys(each for group in self._list_groups(path) for each in group))
-        persons = [each for each in owners if _is_person(each)]
-        if owners and not persons:
-            return (
-                f"a person that CODEOWNERS names for {path} (it has only {', '.join(owners)}, and "
-                "their members are unknown here)"
-            )
-        return " or ".join(persons) or "another person with write permission"
+    def describe(self, paths: Collection[str]) -> str:
+        """Return the next step for a change of all files that nobody approved."""
+        persons = []
+        groups = ((each, *group) for each in paths for group in self._find(each))
+        for path, names, needed in groups:
+            known = [each for each in names if _is_person(each)]
+            able = [each for each in known if each != f"@{self.author}".casefold()]
+            if len(able) < needed:
+                others = f"{', '.join(names)}, whose members are unknown here"
+                reason = f"{', '.join(known)}, and the author cannot approve" if known else others
+                return (
+                    f"name another person for {path} in CODEOWNERS of the target branch: it has "
+                    f"only {reason}"
+                )
+            persons.append(f"{needed} of {', '.join(able)}" if needed > 1 else " or ".join(able))
+        if persons:
+            return f"let {' and '.join(dict.fromkeys(persons))} approve the commit"
+        return (
+            "let another person with write permission approve the commit (if there is none: "
+            "docs/gate.md#losses-on-purpose)"
+        )
 
-    def _list_groups(self, path: str) -> tuple[tuple[str, ...], ...]:
+    def _find(self, path: str) -> Sequence[OwnerGroup]:
         return self.owners.find(path) if self.owners else ()
 
 
@@ -95,66 +114,101 @@ def select_reviewers(
     reviews: Reviews | None, heads: Sequence[str], owners: CodeOwners | None
 ) -> Reviewers:
     """Return the valid approvals; `heads` are the commits that the work tree can stand for."""
-    if reviews is None or reviews.head not in heads:
+    if reviews is None:
         return Reviewers(owners=owners)
-    author = (reviews.author or "").casefold()
+    author = reviews.author or ""
     approved_by = dict.fromkeys(
         each.by
         for each in reviews.approvals
-        if each.commit == reviews.head and each.by and each.by.casefold() != author
+        if each.commit == reviews.head in heads
+        and each.by
+        and each.by.casefold() != author.casefold()
     )
-    return Reviewers(approved_by=tuple(approved_by), owners=owners)
+    return Reviewers(approved_by=tuple(approved_by), owners=owners, author=author)
+
+
+class OwnerGroup(NamedTuple):
+    """Owners of a file of whom some must approve its change."""
+
+    names: tuple[str, ...]
+    """In lower case."""
+    needed: int
+    """The number of persons."""
 
 
 class CodeOwners:
     """The rules of a CODEOWNERS file: the last one that matches a path names its owners.
 
-    A file of GitLab has sections, of which each one has a last rule.
+    A file of GitLab has sections, of which each one has a last rule and approvals of its own.
     """
 
-    def __init__(self, text: str) -> None:
-        self._rules = list(_parse_rules(text))
+    def __init__(self, text: str, *, is_of_gitlab: bool = False) -> None:
+        self._rules: list[_Rule] = []
+        self._counts = {"": 1}
+        section, default = "", tuple[str, ...]()
+        for line in text.splitlines():
+            content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+            if match := _SECTION.fullmatch(content):
+                section, default = match["name"].casefold(), _list_names(match["owners"].split())
+                # Headings with one name are one section, which is optional if all of them are.
+                count = 0 if match["optional"] else max(1, int(match["count"] or 1))
+                self._counts[section] = max(count, self._counts.get(section, 0))
+                continue
+            # A space of a path has a backslash.
+            words = re.findall(r"(?:\\.|\S)+", content)
+            is_excluded = bool(words) and words[0].startswith("!")
+            if words and (is_of_gitlab or not is_excluded):
+                pattern = _compile_pattern(words[0].removeprefix("!"), is_of_gitlab=is_of_gitlab)
+                names = None if is_excluded else _list_names(words[1:]) or default
+                self._rules.append(_Rule(section, pattern, names))
 
-    def find(self, path: str) -> tuple[tuple[str, ...], ...]:
-        """Return the owners of a path from the top of the repository, in lower case.
+    def find(self, path: str) -> tuple[OwnerGroup, ...]:
+        """Return the groups of owners of a path from the top of the repository."""
+        owners: dict[str, tuple[str, ...] | None] = {}
+        for section, pattern, names in self._rules:
+            if owners.get(section, ()) is not None and pattern.fullmatch(path):
+                owners[section] = names
+        return tuple(
+            OwnerGroup(names, self._counts[section])
+            for section, names in owners.items()
+            if names and self._counts[section]
+        )
 
-        A person of each group must approve.
-        """
-        groups = {name: owners for name, pattern, owners in self._rules if pattern.fullmatch(path)}
-        return tuple(owners for owners in groups.values() if owners)
+
+class _Rule(NamedTuple):
+    section: str
+    pattern: re.Pattern[str]
+    names: tuple[str, ...] | None
+    """None if the section has no owner for the path, whatever follows: a pattern with `!`."""
 
 
 #: The head of a section: `[Name] @owner`, `^[Name]` if it is optional, `[Name][2]` for two persons.
-_SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?(?:\s+(.*))?")
+_SECTION = re.compile(
+    r"(?P<optional>\^?)\[(?P<name>[^\]]+)\](?:\[(?P<count>\d+)\])?(?P<owners>(?:\s+.*)?)"
+)
 
 
-def _parse_rules(text: str) -> Iterator[tuple[str, re.Pattern[str], tuple[str, ...]]]:
-    section, default = "", tuple[str, ...]()
-    for line in text.splitlines():
-        content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
-        if match := _SECTION.fullmatch(content):
-            section = match[1].casefold()
-            default = tuple((match[2] or "").casefold().split())
-            continue
-        # A space of a path has a backslash.
-        words = re.findall(r"(?:\\.|\S)+", content)
-        if words:
-            owners = tuple(each.casefold() for each in words[1:])
-            yield section, _compile_pattern(words[0]), owners or default
+def _list_names(words: Collection[str]) -> tuple[str, ...]:
+    """Return the owners in lower case; hosts ignore other words."""
+    return tuple(each.casefold() for each in words if "@" in each)
 
 
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern: the rules of .gitignore without `!` and `[a-z]`."""
+def _compile_pattern(pattern: str, *, is_of_gitlab: bool) -> re.Pattern[str]:
+    """Return the expression of a pattern: the rules of .gitignore without `!` and `[a-z]`.
+
+    On GitLab, only a slash at the start anchors it, and only one at the end makes it a folder.
+    """
     is_folder = pattern.endswith("/")
-    is_anchored = "/" in pattern.rstrip("/")
+    is_anchored = pattern.startswith("/") if is_of_gitlab else "/" in pattern.rstrip("/")
     body = pattern.strip("/")
     parts = re.findall(r"\*\*/|/\*\*|\*\*|\*|\?|\\.|[^*?\\/]+|/|\\", body)
     names = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     text = "".join(names.get(each) or re.escape(each.removeprefix("\\")) for each in parts)
     # `docs/*` has the files of the folder, and not those of its folders.
-    rest = "/.*" if is_folder else "" if is_anchored and body.endswith("/*") else "(?:/.*)?"
+    is_file = is_of_gitlab or (is_anchored and body.endswith("/*"))
+    rest = "/.*" if is_folder else "" if is_file else "(?:/.*)?"
     return re.compile(("" if is_anchored else "(?:.*/)?") + text + rest, re.DOTALL)
 
 
 def _is_person(owner: str) -> bool:
-    return owner.startswith("@") and "/" not in owner
+    return re.fullmatch("@[^@/]+", owner) is not None

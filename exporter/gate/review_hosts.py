@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from typing_extensions import override
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.gate.approvals import GITLAB_CODEOWNERS, Approval, Reviews
+from exporter.gate.approvals import Approval, Reviews
 
 #: The variables with a secret, which no later step of the gate needs.
 TOKENS = ("GH_TOKEN", "GITLAB_TOKEN")
@@ -62,7 +62,7 @@ def fetch_reviews(environment: Mapping[str, str]) -> Reviews | None:
         problem = f"HTTP status {error.code}"
     except (_UnknownError, OSError, HTTPException) as error:
         problem = str(error) or type(error).__name__
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         problem = "its answer has another form"
     raise ExporterError(
         ExitCode.ENVIRONMENT, f"{host}: the approvals are unknown: {problem}; {needs}"
@@ -128,14 +128,14 @@ def _ask_gitlab(environment: Mapping[str, str]) -> Reviews:
             if error.code == 404:
                 return False
             raise
-        is_bot = _read(f"{api}/users/{user_id}", headers)["bot"]
-        return member["state"] == "active" and member["access_level"] >= _DEVELOPER and not is_bot
+        is_person = _read(f"{api}/users/{user_id}", headers)["bot"] is False
+        return member["state"] == "active" and member["access_level"] >= _DEVELOPER and is_person
 
     return Reviews(
         head=head,
         author=request["author"]["username"],
         approvals=tuple(list_approvals()),
-        codeowners=GITLAB_CODEOWNERS,
+        host="GitLab",
     )
 
 

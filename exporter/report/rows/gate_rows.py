@@ -77,7 +77,7 @@ class GateFacts:
     revision: str = ""
     """The revision and its day; empty for the baseline of the work tree."""
     reviewers: Mapping[str, str] = field(default_factory=dict)
-    """Who may approve a loss, by model."""
+    """The next step for a loss with a reason, by model."""
     stale_pages: str = ""
 
 
@@ -443,10 +443,13 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
         for cell in each.cells
     }
     if waiting and not final:
-        names = dict.fromkeys(facts.reviewers.get(model_id, "") for model_id in sorted(waiting))
-        persons = join_names(list(filter(None, names)) or ["an owner"], _LISTED_KINDS)
-        start = "commit it, and let" if unexplained else "the loss has a reason: let"
-        texts.append(f"{start} {persons} approve the commit; then run this check again")
+        steps = dict.fromkeys(
+            facts.reviewers.get(model_id, "let an owner approve the commit")
+            for model_id in sorted(waiting)
+        )
+        start = "commit it, and" if unexplained else "the loss has a reason:"
+        approve = join_names([*steps], _LISTED_KINDS)
+        texts.append(f"{start} {approve}; then run this check again")
     return "; ".join(texts)
 
 

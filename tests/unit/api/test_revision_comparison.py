@@ -642,12 +642,15 @@ def test_a_removed_cell_can_have_a_reason() -> None:
 
 def test_a_loss_of_a_renamed_model_needs_the_owner_of_its_former_file() -> None:
     owners = CodeOwners("/reports/baseline/ @ann\n/reports/baseline/safety.json @bob\n")
-    reviewers = Reviewers(approved_by=("ann", "bob"), owners=owners)
-    assert Approvals(reviewers=reviewers, former_ids={"alexnet": "safety"}).find(CELLS) == ""
-    both = CodeOwners("/reports/baseline/ @ann @bob\n/reports/baseline/safety.json @bob\n")
-    reviewers = Reviewers(approved_by=("ann", "bob"), owners=both)
-    assert Approvals(reviewers=reviewers, former_ids={"alexnet": "safety"}).find(CELLS) == "bob"
-    assert Approvals(reviewers=reviewers).find(CELLS) == "ann"
+
+    def approve(*names: str, **fields: Any) -> Approvals:
+        return Approvals(reviewers=Reviewers(approved_by=names, owners=owners), **fields)
+
+    renamed = {"former_ids": {"alexnet": "safety"}}
+    assert approve("ann", **renamed).find(CELLS) == approve("bob", **renamed).find(CELLS) == ""
+    assert approve("ann", "bob", **renamed).find(CELLS) == "@ann and @bob"
+    assert approve("ann", "bob").find(CELLS) == "@ann"
+    assert approve().list_files(["alexnet"]) == ["reports/baseline/alexnet.json"]
 
 
 def test_a_looser_setting_is_one_finding_at_its_line() -> None:

@@ -292,7 +292,7 @@ APPROVE = "; commit it, and let @ann approve the commit; then run this check aga
 COMMAND = "or accept it: `exporter baseline update 'net/18/cpu' --reason \"REASON\"`"
 DECISIONS: list[tuple[Record, dict[str, Any], str]] = [
     (BROKEN, dict.fromkeys(("base", "manifest"), relax(accepted_here="block")), BLOCKED),
-    (BROKEN, {"reviewers": {"net": "@ann"}}, COMMAND + APPROVE),
+    (BROKEN, {"reviewers": {"net": "let @ann approve the commit"}}, COMMAND + APPROVE),
     (BROKEN, {"base": relax(accepted_here="warn")}, COMMAND),
     (BROKEN, {"revision": ""}, COMMAND),
     # Nothing is worse, so the command for all such cells is in `accept_command`.
