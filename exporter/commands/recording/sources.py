@@ -431,7 +431,9 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
     """Return the construction and the parameters of `forward`, which may be unknown."""
     location, _, name = source.rpartition(":")
     if not location or not name.isidentifier():
-        raise _wrong(f"{source}: expected FILE.py:CLASS or package.module:CLASS")
+        names = _list_names(Path(source))
+        known = f"; {source} defines {join_names(names)}" if names else ""
+        raise _wrong(f"{source}: expected FILE.py:CLASS or package.module:CLASS{known}")
     if location.endswith(".ipynb"):
         raise _explain_notebook(location, name)
     values: dict[str, Any] = {}
@@ -442,9 +444,10 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
         except tomli.TOMLDecodeError:
             values[key] = value  # a text without quotes
     folders: tuple[str, ...] = ()
+    file: Path | None
     if location.endswith(".py"):
-        file: Path | None = Path(location).absolute().resolve()
-        if file is None or not file.is_file():
+        file = Path(location).absolute().resolve()
+        if not file.is_file():
             raise _wrong(f"{location}: no such file; pass its path from this folder")
         if not file.is_relative_to(root):
             raise _wrong(f"{location}: is outside the project {root}; pass its folder with --root")
@@ -469,7 +472,7 @@ def _explain_notebook(location: str, name: str) -> ExporterError:
     """Return the error for a class of a notebook, with the way to a module."""
     if not Path(location).is_file():
         return _wrong(f"{location}: no such file; pass its path from this folder")
-    classes = _list_notebook_names(Path(location))
+    classes = _list_names(Path(location))
     if classes and name not in classes:
         near = suggest_nearest(name, classes) or f"; it has {join_names(classes)}"
         return _wrong(f"{location}: no cell defines {name}{near}")
@@ -480,13 +483,17 @@ def _explain_notebook(location: str, name: str) -> ExporterError:
     )
 
 
-def _list_notebook_names(path: Path) -> list[str]:
-    """Return the classes and functions of the cells that are plain Python."""
+def _list_names(path: Path) -> list[str]:
+    """Return the classes and functions of a file or of a notebook, as far as they can be read."""
     names: dict[str, None] = {}
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        for cell in json.loads(read_regular_file(path, PROJECT_LIMIT))["cells"]:
+        content = read_regular_file(path, PROJECT_LIMIT)
+        texts: list[str | bytes] = [content]
+        if path.suffix == ".ipynb":
+            cells = json.loads(content)["cells"]
+            texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        for text in texts:
             with suppress(SyntaxError, ValueError):  # a magic
-                text = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
                 for node in ast.parse(text).body:
                     if isinstance(node, ast.ClassDef | ast.FunctionDef):
                         names[node.name] = None

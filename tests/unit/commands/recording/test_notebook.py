@@ -30,6 +30,8 @@ CELLS = [
         ("{", "my-net.ipynb:Net", "%%writefile"),
         (json.dumps({"cells": [3]}), "my-net.ipynb:Net", "%%writefile"),
         ("", "none.ipynb:Net", r"none\.ipynb: no such file"),
+        (json.dumps({"cells": CELLS}), "my-net.ipynb", r"expected FILE\.py:CLASS .* defines Net$"),
+        ("", "none.ipynb", "expected .* or package.module:CLASS$"),
     ],
 )
 def test_a_notebook_as_a_source_names_the_command(
