@@ -13,6 +13,7 @@ from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import open_regular_file
 from exporter.core.git import Commit, Git
 from exporter.core.revision import Checkout, check_out
+from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.accepted_contract import DEFINING_KEYS, describe_states, find_state_changes
 from exporter.gate.approvals import (
     CODEOWNERS,
@@ -26,6 +27,7 @@ from exporter.gate.finding import ACCEPTED_HERE, GateFinding
 from exporter.gate.revision_promises import WEIGHTS_FILE, ContractHashes, find_contract_changes
 from exporter.manifest import (
     FindingKind,
+    Gate,
     Manifest,
     ModelSpec,
     find_renames,
@@ -60,7 +62,11 @@ class ProjectState:
     """The manifests and the baseline of a project at one revision."""
 
     manifest: Manifest
+    """Of a revision: with the policy at its tip, which is in force at the merge."""
     baseline: Baseline
+    former_gate: Gate | None = None
+    """Of a revision: the policy of the common commit, with which the branch began; None if it is
+    that of the manifest."""
     hashes: ContractHashes = field(default_factory=dict)
     """The hashes of the data files, by model and by path from the root."""
     states: Mapping[str, AcceptedModel] = field(default_factory=dict)
@@ -98,10 +104,11 @@ def compare(
             MANIFEST and ENVIRONMENT as `check_out`.
     """
     root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
+    git = Git(root, environment, "--against")
     with check_out(root, against, environment) as checkout:
         state = _read_state(checkout, root)
+        state = _replace_policy(state, checkout, git, against)
     state = _rename_models(state, manifest)
-    git = Git(root, environment, "--against")
     folder = git.run("rev-parse", "--show-prefix") + f"{state.manifest.project.reports}/{FOLDER}"
     reviewers = _read_reviewers(git, against, reviews)
     present = read_baseline(path) if path.exists() else Baseline()
@@ -185,7 +192,11 @@ def compare_with_revision(
         finding
         for finding in (
             *find_contract_changes(
-                revision.manifest, branch.manifest, revision.hashes, branch.hashes
+                revision.manifest,
+                branch.manifest,
+                revision.hashes,
+                branch.hashes,
+                revision.former_gate,
             ),
             *_find_unread_entries(revision, promised),
             *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
@@ -359,6 +370,29 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
     return ProjectState(manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root))
 
 
+def _replace_policy(state: ProjectState, checkout: Checkout, git: Git, tip: str) -> ProjectState:
+    """Return the state with the policy of the tip of the revision.
+
+    Otherwise a branch from a commit with a weaker policy could use it, and a policy that a
+    maintainer commits for a branch would have no effect.
+    """
+    text = git.try_run("show", f"{tip}:./{SETTINGS_FILE}")
+    path = checkout.root / SETTINGS_FILE
+    if text is None or path.is_symlink():
+        return state
+    path.write_text(text, encoding="utf-8")
+    try:
+        gate = load_settings(checkout.root).gate
+    except ExporterError as error:
+        problems = [Problem(message=f"{tip}: {problem}") for problem in error.problems]
+        raise ExporterError(ExitCode.UNREADABLE, problems) from error
+    project = state.manifest.project
+    manifest = Manifest.from_fields(
+        state.manifest, project=project.model_copy(update={"gate": gate})
+    )
+    return replace(state, manifest=manifest, former_gate=project.gate)
+
+
 def _rename_models(state: ProjectState, branch: Manifest) -> ProjectState:
     """Return the state of a revision with the IDs that the entries of the branch have now.
 
@@ -370,7 +404,10 @@ def _rename_models(state: ProjectState, branch: Manifest) -> ProjectState:
     if not renames:
         return state
     former_ids = {new: old for old, new in renames.items()}
-    gate = manifest.project.gate.model_copy(update={"former_ids": former_ids})
+    gate, former_gate = (
+        each and each.model_copy(update={"former_ids": former_ids})
+        for each in (manifest.project.gate, state.former_gate)
+    )
     models = [
         each.model_copy(update={"id": renames.get(each.id, each.id)}) for each in manifest.models
     ]
@@ -381,6 +418,7 @@ def _rename_models(state: ProjectState, branch: Manifest) -> ProjectState:
         # A copy of the object has its index of the former IDs.
         manifest=Manifest.from_fields(manifest, **update),
         baseline=rename_models(state.baseline, renames),
+        former_gate=former_gate,
         hashes={renames.get(name, name): each for name, each in state.hashes.items()},
     )
 

@@ -31,6 +31,7 @@ from exporter.manifest import (
     Axis,
     Dim,
     FindingKind,
+    Gate,
     Input,
     Manifest,
     ModelSpec,
@@ -64,13 +65,15 @@ def find_contract_changes(
     after: Manifest,
     old_hashes: ContractHashes = _NO_HASHES,
     new_hashes: ContractHashes = _NO_HASHES,
+    former_gate: Gate | None = None,
 ) -> tuple[GateFinding, ...]:
     """Compare the entries of two manifests, cell by cell; the policy of `before` applies.
 
-    Hashes that one side lacks are not compared: large files are often outside of git.
+    `former_gate` is the policy that the branch changed, if it is another one. Hashes that one side
+    lacks are not compared: large files are often outside of git.
     """
     current = {spec.id: spec for spec in after.models}
-    findings = list(_find_weaker_settings(before, after))
+    findings = list(_find_weaker_settings(before, after, former_gate or before.project.gate))
     old_devices = before.project.model_dump_json(include=OF_DEVICES)
     new_devices = after.project.model_dump_json(include=OF_DEVICES)
     for old in before.models:
@@ -309,12 +312,14 @@ def _apply_rule(rule: SizeRule, operands: list[_Sizes]) -> _Sizes:
     return _Sizes(low, high, step)
 
 
-def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFinding]:
-    """Yield one finding for each weaker setting of the gate's policy and its line.
+def _find_weaker_settings(
+    before: Manifest, after: Manifest, former_gate: Gate
+) -> Iterator[GateFinding]:
+    """Yield one finding for each setting of the gate's policy that is weaker than `former_gate`.
 
     A cell that is no longer promised has a finding of its own.
     """
-    if before.project.gate == after.project.gate:
+    if former_gate == after.project.gate:
         return
     current = {spec.id: spec for spec in after.models}
     edits: dict[tuple[Change, Location], list[tuple[Action, CellId]]] = {}
@@ -322,8 +327,9 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
         new = current.get(old.id)
         if new is None or new.problems:
             continue
-        policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
-        action = policy.find_action(FindingKind.RELAXED)
+        policy = former_gate.find_policy(old.id)
+        new_policy = after.project.gate.find_policy(old.id)
+        action = before.project.gate.find_policy(old.id).find_action(FindingKind.RELAXED)
         promised = {*list_cells(new)}
         changes: list[tuple[str, Change]] = []
         for kind in FindingKind:

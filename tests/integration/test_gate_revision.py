@@ -160,6 +160,50 @@ def test_later_changes_of_main_do_not_affect_the_branch(branch: Path) -> None:
     assert run_gate(branch)[0] == 0
 
 
+ALLOWED = '[tool.exporter.gate]\nwarn = ["accepted_here"]\n'
+
+
+@in_both_places
+def test_the_policy_at_the_tip_judges_a_branch_from_an_older_commit(branch: Path) -> None:
+    settings = branch / "pyproject.toml"
+    strict = settings.read_text()
+    (branch / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "18"))
+    write_results(branch)
+    reason = ("baseline", "update", "net/17/*", "--reason", "no user has 17")
+    run_exporter(branch, *reason, code=0)
+    commit(branch, "drop 17")
+    assert run_gate(branch)[0] == 1
+    # A maintainer allows it, also for a branch that began before.
+    run_git(branch, "checkout", "-q", "main")
+    settings.write_text(strict + ALLOWED)
+    commit(branch, "allow it")
+    run_git(branch, "checkout", "-q", "topic")
+    code, output, errors = run_gate(branch)
+    assert (code, "contract relaxed" in output) == (0, False), output + errors
+    # The permission ended: a branch from that commit does not have it any more.
+    run_git(branch, "rebase", "-q", "main")
+    run_git(branch, "checkout", "-q", "main")
+    settings.write_text(strict)
+    commit(branch, "the permission ends")
+    run_git(branch, "checkout", "-q", "topic")
+    code, output, _ = run_gate(branch)
+    assert (code, "contract relaxed" in output) == (1, False), output
+    # A stricter policy that the branch does not have yet is no change of the branch.
+    run_git(branch, "checkout", "-q", "main")
+    settings.write_text(strict + '[tool.exporter.gate]\nblock = ["accepted_here"]\n')
+    commit(branch, "no loss at all")
+    run_git(branch, "checkout", "-q", "topic")
+    code, output, _ = run_gate(branch)
+    assert (code, "contract relaxed" in output) == (1, False), output
+    assert "the policy of main lets no branch accept a loss" in output
+    run_git(branch, "checkout", "-q", "main")
+    settings.write_text("[tool.exporter.gate]\nblock = 1\n")
+    commit(branch, "broken")
+    run_git(branch, "checkout", "-q", "topic")
+    code, _, errors = run_gate(branch)
+    assert (code, "main: pyproject.toml:2" in errors) == (5, True), errors
+
+
 def test_new_cells_pass_if_the_branch_has_accepted_them(branch: Path) -> None:
     (branch / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
     write_results(branch)

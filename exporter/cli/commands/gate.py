@@ -39,7 +39,7 @@ class _Approvals(click.File):
 @click.option(
     "--against",
     metavar="REVISION",
-    help="Use baseline and policy of the last common commit with this revision of git.",
+    help="Use the baseline of the last common commit with this revision of git, and its policy.",
 )
 @click.option(
     "--approvals",
