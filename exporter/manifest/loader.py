@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from exporter.core.errors import ExitCode, ExporterError, Location, Problem
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_nearest
+from exporter.core.toml_table import SETTINGS_KEYS
 from exporter.manifest import project_settings
 from exporter.manifest.project_settings import ProjectSettings
 from exporter.manifest.resolved.call import Constant, Fill, Input
@@ -53,7 +54,7 @@ from exporter.manifest.rules.validation import (
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
 from exporter.manifest.schema.tables import InputTable
 from exporter.manifest.syntax.table import Table
-from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
+from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Other places for a required key.
@@ -297,7 +298,9 @@ def load_layers(
         project_settings.check_version(settings, problems.of_settings)
     folders = (manifests,) if manifests else settings.project.manifests
     files = tuple(
-        file for each in folders for file in _read_manifests(root, each, problems.of_files)
+        file
+        for each in folders
+        for file in _read_manifests(root, each, settings.file, problems.of_files)
     )
     graph = InheritanceGraph()
     for file in files:
@@ -398,15 +401,14 @@ def list_manifests(folder: Path) -> list[Path]:
     )
 
 
-def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterator[ManifestFile]:
+def _read_manifests(
+    root: Path, folder: str, settings_file: TomlFile | None, report: ProblemCollector
+) -> Iterator[ManifestFile]:
     """Yield every manifest and every interface below the folder."""
     base = root / folder
     paths = list_manifests(base)
     if not paths:
-        problem = "contains no manifest (*.toml)" if base.is_dir() else "the folder does not exist"
-        message = f"{problem}; run the command in the project's folder, pass it with --root, set "
-        message += "`manifests` in [tool.exporter] of its pyproject.toml, or run `exporter init`"
-        report.add(Problem(message=message, location=Location(file=folder)))
+        report.add(_describe_empty_folder(base, folder, settings_file))
     for path in paths:
         name = path.relative_to(root).as_posix()
         if not name.isprintable():  # such a name can be neither printed nor stored
@@ -420,6 +422,26 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
             yield generate.validate_interface(file, report)
         else:
             yield validate_manifest(file, report)
+
+
+def _describe_empty_folder(base: Path, folder: str, settings_file: TomlFile | None) -> Problem:
+    """Return a problem at the setting that names the folder, or with the commands that fill it."""
+    key = (*SETTINGS_KEYS, "manifests")
+    if settings_file and key in settings_file.lines:
+        problem = "contains no manifest (*.toml)" if base.is_dir() else "does not exist"
+        names = [each.name for each in base.parent.iterdir()] if base.parent.is_dir() else []
+        hint = "" if base.is_dir() else suggest_nearest(base.name, names)
+        message = f"the folder {quote(folder)} {problem}{hint or _FILLED_BY}"
+        return settings_file.build_problem(key, message)
+    problem = "contains no manifest (*.toml)" if base.is_dir() else "the folder does not exist"
+    message = f"{problem}{_FILLED_BY}; in another folder, pass that of the project with --root"
+    return Problem(message=message, location=Location(file=folder))
+
+
+_FILLED_BY = (
+    "; `exporter record -- python export.py` writes entries from your script, `exporter add` from "
+    "a class, and `exporter init` an example"
+)
 
 
 def _list_former_ids(entry: EffectiveSettings) -> tuple[str, ...]:

@@ -245,7 +245,7 @@ def test_a_script_without_an_export_has_a_message(
         (("add", "net.py:Fixed", "--input", "x=2y"), "expected NAME=SIZES:DTYPE"),
         (("add", "net.py:Fixed"), "has no inputs; add --input x=2x3"),
         (("add", "net.py:Fixed", "--input", "z=2x3"), "`forward` has the parameters x"),
-        (("list",), "or run `exporter init`"),
+        (("list",), "manifests: the folder does not exist; `exporter record -- python export.py`"),
     ],
 )
 def test_wrong_arguments_have_a_message(

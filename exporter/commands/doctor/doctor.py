@@ -34,6 +34,7 @@ from exporter.core.text import (
     join_names,
     pluralize,
 )
+from exporter.core.toml_table import SETTINGS_FILE, TomlTable, find_settings, read_toml_table
 from exporter.manifest import Manifest, Project, load_project
 from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.manifest.syntax.silent_faults import list_silent_faults
@@ -283,6 +284,12 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
     Returns:
         The manifests, or None if they are invalid, and the diagnosis.
     """
+    if not _has_project(root):
+        message = (
+            "none yet: `exporter record -- python export.py` writes entries from your script, "
+            "`exporter add` from a class; in another folder, pass that of the project with --root"
+        )
+        return None, Diagnosis.note("manifests", message)
     try:
         require_own_checkout(root)
         manifest = load_project(root, keep_invalid=True)
@@ -299,6 +306,13 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
     cells = len(list_all_cells(manifest))
     message = f"{pluralize(models, 'model')}, {pluralize(cells, 'cell')}"
     return manifest, Diagnosis.ok("manifests", message)
+
+
+def _has_project(root: Path) -> bool:
+    path = root / SETTINGS_FILE
+    content = read_toml_table(path) if path.exists() else TomlTable()
+    has_settings = content.problem or find_settings(content.table) != (None, ())
+    return bool(has_settings) or (root / "manifests").exists()
 
 
 def _diagnose_problems(problems: Sequence[str]) -> Diagnosis:

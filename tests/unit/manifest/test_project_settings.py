@@ -133,8 +133,15 @@ def test_several_folders_of_manifests(tmp_path: Path) -> None:
         ("['manifests', 'manifests/team']", '"manifests/team" is inside "manifests"'),
         ("['manifests/team', 'manifests']", '"manifests/team" is inside "manifests"'),
         ("['manifests', 'manifests']", '"manifests" is listed twice'),
-        ("['manifests', 'team']", "team: the folder does not exist"),
-        ("['manifests', 'empty']", r"empty: contains no manifest"),
+        (
+            "['manifests', 'team']",
+            r'pyproject.toml:2: .* the folder "team" does not exist; `exporter',
+        ),
+        ("['manifest']", "does not exist; did you mean 'manifests'"),
+        (
+            "['manifests', 'empty']",
+            r'the folder "empty" contains no manifest \(\*\.toml\); `exporter record',
+        ),
         ("['manifests', '../team']", "manifests"),
         ("['manifests', 3]", "manifests"),
         ("3", "manifests"),

@@ -267,7 +267,14 @@ def test_manifests(tmp_path: Path) -> None:
     assert finding.message.endswith("(and 1 more: `exporter check` lists them)")
     (tmp_path / "none").mkdir()
     read, finding = examine_project(tmp_path / "none")
-    assert finding.level is not Level.OK
+    assert finding.level is Level.NOTE, "the guide runs `doctor` before the first entry"
+    assert "`exporter record -- python export.py` writes entries" in finding.message
+    for settings in ("[tool.exporter]\n", "[tool.exporter]\nmanifests = 'onnx'\n", "[tool"):
+        (tmp_path / "none/pyproject.toml").write_text(settings)
+        assert examine_project(tmp_path / "none")[1].level is Level.PROBLEM
+    (tmp_path / "none/pyproject.toml").unlink()
+    (tmp_path / "none/manifests").mkdir()
+    assert examine_project(tmp_path / "none")[1].level is Level.PROBLEM
 
 
 def test_devices_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
