@@ -30,7 +30,7 @@ from exporter.report.rows.gate_rows import build_finding_rows, group_findings
 #: Who decides about a loss.
 _APPROVAL = (
     "in a pull request, this loss passes if an owner of the baseline approves the commit: "
-    "docs/gate.md#losses-on-purpose"
+    "see `exporter guide losses`"
 )
 _REFUSAL = (
     "in a pull request, this loss blocks also if it is accepted here, because accepted_here is in "

@@ -304,23 +304,36 @@ def schema(context: click.Context, document: str) -> int:
     return ExitCode.OK
 
 
-@click.command()
-@click.argument("code", required=False, shell_complete=lambda *_: list(FAILURE_CODES))
-def guide(code: str | None) -> int:
-    """Print the guide, or the section of a failure code.
+#: Sections that messages name -> their page and title.
+_TOPICS = {
+    "weights": ("ci.md", "Weights that git does not have"),
+    "losses": ("gate.md", "Losses on purpose"),
+    "gitlab": ("ci.md", "GitLab"),
+}
+_SECTIONS = _TOPICS | {code: ("failures.md", code) for code in FAILURE_CODES}
 
-    CODE is the code of a red cell, such as E-axis-fixed.
+
+@click.command()
+@click.argument(
+    "code", metavar="[TOPIC]", required=False, shell_complete=lambda *_: list(_SECTIONS)
+)
+def guide(code: str | None) -> int:
+    """Print the guide, or one section.
+
+    TOPIC is the code of a red cell, such as E-axis-fixed, `weights` (those that git does not have),
+    `losses` (on purpose) or `gitlab`.
     """
     folder = find_packaged_folder("docs")
     if code is None:
         click.echo((folder / "start.md").read_text(encoding="utf-8"), nl=False)
         return ExitCode.OK
-    if code not in FAILURE_CODES:
-        message = f"there is no failure code '{code}'{suggest_nearest(code, FAILURE_CODES)}"
+    if code not in _SECTIONS:
+        message = f"the guide has no section '{code}'{suggest_nearest(code, _SECTIONS)}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    text = (folder / "failures.md").read_text(encoding="utf-8")
-    section = text.partition(f"## {code}\n")[2].partition("\n## ")[0]
-    print_line(f"{code}\n{section.rstrip()}")
+    page, title = _SECTIONS[code]
+    text = (folder / page).read_text(encoding="utf-8")
+    section = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    print_line(f"{title}\n{section.rstrip()}")
     return ExitCode.OK
 
 

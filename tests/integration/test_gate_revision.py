@@ -262,7 +262,7 @@ def test_weights_that_neither_the_revision_nor_the_branch_has_are_no_problem_of_
     assert "other/" not in output
     sentence = "manifests/weights.bin: does not exist here, and git ignores it: 1 model (net)"
     assert sentence in errors
-    message = "git ignores it, so fetch it first: see docs/ci.md, section 'Weights that git"
+    message = "git ignores it, so fetch it first: see `exporter guide weights`"
     assert message in run_exporter(branch, "check").stderr
     for edited, blocked, finding in (
         # An entry that no longer needs the file is compared with that of the revision.

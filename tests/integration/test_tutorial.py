@@ -54,7 +54,7 @@ def test_a_block_that_differs_fails(tmp_path: Path) -> None:
     )
     with pytest.raises(AssertionError, match="nothing of this kind"):
         assert_shown(*shown)
-    with pytest.raises(AssertionError, match="there is no failure code"):
+    with pytest.raises(AssertionError, match="the guide has no section"):
         list(run_console(tmp_path, "$ exporter guide E-crsh\n"))
 
 

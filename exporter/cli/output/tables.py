@@ -27,7 +27,7 @@ from exporter.core.errors import (
 from exporter.core.git import list_ignored_files
 from exporter.core.text import join_lines, join_names, pluralize
 from exporter.manifest import Manifest, Style, load_project
-from exporter.manifest.rules.layers import UNTRACKED_SECTION
+from exporter.manifest.rules.layers import FETCH_GUIDE
 from exporter.manifest.syntax.silent_faults import list_silent_faults
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
@@ -284,7 +284,7 @@ def open_project(root: Path, *, initial_weights: bool = False) -> Manifest:
     for name, models in manifest.missing_files.items():
         print_error(
             f"{name}: does not exist here, and git ignores it: {_count_models(models)} cannot be "
-            f"exported; fetch it first: see {UNTRACKED_SECTION}"
+            f"exported; fetch it first: see {FETCH_GUIDE}"
         )
     return manifest
 
@@ -308,7 +308,7 @@ def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -
     for name in list_ignored_files(root, models.keys(), environment):
         yield (
             f"{name}: git ignores it, so CI does not have it for {_count_models(models[name])}; "
-            f"see {UNTRACKED_SECTION}"
+            f"see {FETCH_GUIDE}"
         )
 
 

@@ -129,7 +129,7 @@ def _add_gitlab(root: Path, *, packages: str) -> tuple[FileChange, str]:
     before = read_text(path)
     if before is not None:
         text, problem = _add_folder(before, folder) if folder else (before, "")
-        note = "exists; docs/ci.md, section GitLab, has the jobs to add"
+        note = "exists; `exporter guide gitlab` has the jobs to add"
         note += f", with `cd {folder}` and the folder in each of their paths" if folder else ""
         is_complete = "exporter gate" in before and not problem
         return FileChange(path=path, text=text, before=before), "" if is_complete else note

@@ -54,7 +54,7 @@ SAVED_MODELS = (".pt2", ".pt", ".jit")
 #: The suffix of a source that is a finished file: the oracle of others.
 ONNX_FILE = ".onnx"
 #: Where the ways to get such a file in CI are described.
-UNTRACKED_SECTION = "docs/ci.md, section 'Weights that git does not have'"
+FETCH_GUIDE = "`exporter guide weights`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class EffectiveSettings:
                 hint = f"; did you mean '{close[0]}{file.suffix}'?"
         if is_data and self.lacks_ignored_file(name):
             self.project.missing_files.setdefault(name, []).append(self.id)
-            hint = f"; git ignores it, so fetch it first: see {UNTRACKED_SECTION}"
+            hint = f"; git ignores it, so fetch it first: see {FETCH_GUIDE}"
         self.add_problem(key_path, f"the file {quote(name)} does not exist{hint}")
         return ""
 

@@ -23,7 +23,7 @@ from exporter.gate.finding import (
 )
 from exporter.manifest import FindingKind, Gate, GatePolicy, Manifest, Project
 from exporter.manifest.resolved.policy import LIMITS
-from exporter.manifest.rules.layers import UNTRACKED_SECTION
+from exporter.manifest.rules.layers import FETCH_GUIDE
 from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
@@ -418,7 +418,7 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     lacking = {model_id: name for name, models in absent.items() for model_id in models}
     if all(each.cell.model in lacking and not each.setting for each in losses):
         names = dict.fromkeys(lacking[each.cell.model] for each in losses)
-        return f"fetch {join_names([*names], _LISTED_KINDS)} first: see {UNTRACKED_SECTION}"
+        return f"fetch {join_names([*names], _LISTED_KINDS)} first: see {FETCH_GUIDE}"
     if any(each.kind is FindingKind.MISSING and each.cell in facts.promised for each in losses):
         command = format_command(facts.manifest.project.command, "export")
         return f"prove the cells without a result: `{command}`"

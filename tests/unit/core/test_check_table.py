@@ -155,6 +155,26 @@ def test_the_guide_prints_a_section(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'E-axis-fixed'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("topic", "first", "last", "other"),
+    [
+        ("weights", "You keep checkpoints out of git", "--weights initial", "## The tables"),
+        ("losses", "You drop an opset", "accepted_here", "## A renamed model"),
+        ("gitlab", "writes this file, for three machines", "--approvals host", "## "),
+    ],
+)
+def test_the_guide_prints_the_sections_that_messages_name(
+    topic: str, first: str, last: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["guide", topic]) == 0
+    shown = capsys.readouterr().out
+    assert first in shown.partition("\n\n")[2].partition("\n")[0]
+    assert last in shown
+    assert f"\n{other}" not in shown
+    wheel = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert {"docs/ci.md", "docs/gate.md"} <= {*wheel["targets"]["wheel"]["only-include"]}
+
+
 def test_the_guide_is_one_page_of_existing_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["guide"]) == 0
     text = capsys.readouterr().out

@@ -226,7 +226,7 @@ def test_gitlab_gets_the_jobs_of_the_documents(tmp_path: Path) -> None:
     path.write_text("test:\n  script: [pytest]\n")
     project = prepare_project(tmp_path, ci="gitlab")
     assert list_actions(project)[".gitlab-ci.yml"] == "unchanged"
-    assert any("docs/ci.md" in note for note in project.notes)
+    assert any("`exporter guide gitlab`" in note for note in project.notes)
 
 
 def test_gitlab_reads_only_the_file_at_the_root_of_a_repository(
@@ -266,7 +266,7 @@ def test_a_second_project_gets_jobs_of_its_own_in_gitlab(tmp_path: Path) -> None
     assert path.read_text() == text
     path.write_text("test:\n  script: [pytest]\n")
     (note,) = prepare_project(folders[1], ci="gitlab").notes
-    assert "docs/ci.md, section GitLab, has the jobs to add, with `cd packages/text`" in note
+    assert "`exporter guide gitlab` has the jobs to add, with `cd packages/text`" in note
 
 
 @pytest.mark.parametrize("name", [".github", ".github/workflows", "manifests"])

@@ -317,7 +317,7 @@ INVALID = NET.model_copy(update={"problems": ("manifests/vision.toml:8: opsets: 
         (
             ("net",),
             1,
-            "fetch checkpoints/a.pt first: see docs/ci.md,",
+            "fetch checkpoints/a.pt first: see `exporter guide weights`",
             "exporter export 'net/18/cpu'",
         ),
         (("net",), 2, "correct the entry: `exporter check` lists its problems", "exporter check"),
