@@ -21,7 +21,8 @@ TESTED_TORCH = ((2, 13), (2, 14), (2, 15))
 WITHHELD = "EXPORTER_WITHHELD"
 
 #: Variables of a terminal, which `argparse` and other parts of Python read for the width of lines.
-_TERMINAL = frozenset({"COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR"})
+#: They are no dependencies of a model, unless its project lists them: then all results depend on it.
+TERMINAL = frozenset({"COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR"})
 
 #: Variables that change results in native code. All results depend on them.
 _SEMANTIC = (
@@ -125,7 +126,7 @@ def make_worker_environment(
         if _matches(name, patterns) or (name in _ALLOWED and not _LOGIN.search(value))
     }
     fixed = {name: _LOCALE[name] for name in _LOCALE if not _matches(name, patterns)} | _FIXED
-    withheld = parent.keys() - allowed.keys() - fixed.keys() - _TERMINAL
+    withheld = parent.keys() - allowed.keys() - fixed.keys() - TERMINAL
     return allowed | fixed | {WITHHELD: ",".join(sorted(withheld))}
 
 

@@ -31,6 +31,7 @@ from exporter.processes.worker_variables import (
     CACHES,
     OFFLINE,
     PRIVATE,
+    TERMINAL,
     WITHHELD,
     hash_variable,
     is_fixed,
@@ -537,7 +538,7 @@ class VariableReads:
         name = os.fsdecode(name) if isinstance(name, bytes) else name
         if not self._is_watching or not isinstance(name, str) or is_fixed(name):
             return
-        if name in PRIVATE:  # the project's code never gets the value of the user
+        if name in PRIVATE | TERMINAL:  # the project's code never gets the value of the user
             return
         is_by_project = find_caller() is Caller.PROJECT
         if name in self._withheld:

@@ -114,14 +114,14 @@ def test_a_withheld_variable_that_a_package_reads_explains_failures_only(
     assert reads.list_withheld(is_failure=False) == ("FLAG",)
 
 
-def test_variables_that_each_worker_sets_are_no_dependencies(
+def test_variables_that_no_worker_has_from_the_user_are_no_dependencies(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A copy of the environment reads all names, as a library of HTTP does."""
+    """A copy of the environment reads all names; a script with `argparse` reads `COLUMNS`."""
     monkeypatch.setenv("FLAG", "1")
     monkeypatch.setattr(opened_files, "find_caller", lambda: Caller.PROJECT)
     reads = VariableReads()
     reads._is_watching = True
-    for name in ("TMPDIR", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "FLAG"):
+    for name in ("TMPDIR", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "COLUMNS", "TERM", "FLAG"):
         reads.add(name)
     assert reads.read_states([], tmp_path) == {"FLAG": hash_variable("FLAG", "1")}
