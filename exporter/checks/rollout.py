@@ -47,8 +47,10 @@ def check_rollout(checked: CheckedFile, session: Session, device_name: str) -> C
         following = steps[number + 1] if number + 1 < len(steps) else None
         if problem := run.compare_step(session, sample, data, following):
             message = f"{sample.name} of {len(steps)}: {problem}"
-            # Without the share of the limit, because no review of single calls helps.
             figures = {"max_abs": run.max_abs, "ties": run.ties, "steps": number}
+            # Without the share no review follows: it helps only if numbers differ.
+            if 1.0 < run.of_limit < np.inf:
+                figures["of_limit"] = run.of_limit
             return _report(Status.FAIL, message, figures)
     figures = {"max_abs": run.max_abs, "of_limit": run.of_limit, "ties": run.ties}
     figures |= {"steps": len(steps)}

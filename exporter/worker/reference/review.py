@@ -506,31 +506,44 @@ def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:
 
 def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
     """Return the reference with the larger noise of plain float32, if it is rounding."""
-    samples = {sample.index: sample for sample in reference.samples}
-    for sample, inputs in reviewer.list_samples(reference):
-        data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
-        if any(one is None for one in data.float64_outputs):
-            continue
-        exact = tuple(from_value(one) for one in data.float64_outputs if one is not None)
-        # A statistic is one number for many elements, so two runs may have a small error by luck.
-        for is_reversed in (False, True):
-            plain = reviewer.run(inputs, compute_plainly(is_reversed=is_reversed))
-            if plain is None:
-                continue
-            hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
-            measured = compute_noise([(hidden[0], hidden[1])])
-            pairs = zip(measured.shares, reference.noise, strict=True)
-            # A large one is no rounding.
-            shares = tuple(_allow_luck(share or 0.0, usual or 0.0) for share, usual in pairs)
-            measured = replace(measured, shares=shares, large=(None,) * len(shares))
-            samples[sample.index] = _add_noise(samples[sample.index], reference, measured)
+    samples = [_add_plain_noise_of(reviewer, reference, each) for each in reference.samples]
+    # The steps of a loop have no other review.
+    steps = [_add_plain_noise_of(reviewer, reference, each) for each in reference.rollout]
     has_plain_noise = any(
         (share or 0.0) > _PLAIN_FACTOR * (usual or 0.0)
-        for sample in reference.samples
-        for share, usual in zip(samples[sample.index].noise, sample.noise, strict=False)
+        for before, after in zip(reference.samples, samples, strict=True)
+        for share, usual in zip(after.noise, before.noise, strict=False)
     )
-    update = {"samples": tuple(samples.values()), "has_plain_noise": has_plain_noise}
+    update = {
+        "samples": tuple(samples),
+        "rollout": tuple(steps),
+        "has_plain_noise": has_plain_noise,
+    }
     return reference.model_copy(update=update)
+
+
+def _add_plain_noise_of(reviewer: _Reviewer, reference: Reference, sample: Sample) -> Sample:
+    """Return the sample with the larger noise of plain float32, if it ran in float64."""
+    if sample.error:
+        return sample
+    data = read_sample(reviewer.folder.locate(sample), reviewer.spec)
+    if any(one is None for one in data.float64_outputs):
+        return sample
+    inputs, _ = read_call(reviewer.folder.locate(sample), reviewer.spec)
+    exact = tuple(from_value(one) for one in data.float64_outputs if one is not None)
+    # A statistic is one number for many elements, so two runs may have a small error by luck.
+    for is_reversed in (False, True):
+        plain = reviewer.run(inputs, compute_plainly(is_reversed=is_reversed))
+        if plain is None:
+            continue
+        hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
+        measured = compute_noise([(hidden[0], hidden[1])])
+        pairs = zip(measured.shares, reference.noise, strict=True)
+        # A large one is no rounding.
+        shares = tuple(_allow_luck(share or 0.0, usual or 0.0) for share, usual in pairs)
+        measured = replace(measured, shares=shares, large=(None,) * len(shares))
+        sample = _add_noise(sample, reference, measured)
+    return sample
 
 
 def _allow_luck(share: float, usual: float) -> float:

@@ -137,3 +137,18 @@ def denoise_forward(model: nn.Module, inputs: dict[str, Tensor]) -> list[Tensor]
         timestep = torch.full((len(samples[0]),), step)
         samples.append(model(samples[-1], timestep, torch.tensor(scale)))
     return samples[1:]
+
+
+class Detector(nn.Module):
+    """Returns small probabilities of each step, as a detector of speech does."""
+
+    def __init__(self, share: float = 0.0) -> None:
+        super().__init__()
+        self.share = share
+        self.step = nn.Linear(10, 6)
+        self.layer = nn.Linear(6, 64)
+
+    def forward(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(self.step(torch.cat((x, h), 1)))
+        y = torch.sigmoid(self.layer(h) - 9.0)
+        return y + self.share * float(h.max()) if self.share else y, h

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from exporter.checks.protocol import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
-from exporter.manifest import Axis, ModelSpec
+from exporter.manifest import Axis, ModelSpec, Rollout
 from exporter.records.record import UNMEASURED_NOTE, CheckResult, Record, Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference import review
@@ -20,6 +20,7 @@ from tests.traps.numbers import NUMBERS
 from tests.traps.prove import export
 from tests.traps.ties import TIES
 from tests.traps.trap import ROOT as TRAP_ROOT
+from tests.traps.trap import contract
 from tests.unit.factory import make_record
 from tests.worker.contracts import ROOT, make_contract
 
@@ -170,3 +171,22 @@ def test_a_red_file_names_the_runs_that_are_left_out(
     (record,) = export(spec, tmp_path)
     notes = [note for note in record.notes if note.startswith(UNMEASURED_NOTE)]
     assert (record.status, len(notes)) == (Status.FAIL, 0 if cost else 1)
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.0, Status.PASS), (1e-4, Status.FAIL)])
+def test_the_steps_of_a_loop_have_the_rounding_of_a_review(
+    share: float, status: Status, tmp_path: Path
+) -> None:
+    """A runtime's sigmoid is off by 3e-8, which is much more than PyTorch's noise near 0."""
+    signature = "x [batch=3, 4], h [batch, 6] -> y [batch, 64], h1 [batch, 6]"
+    spec = contract(
+        "rollouts.py:Detector",
+        signature=signature,
+        init={"share": share},
+        rollout=Rollout(steps=8, feeds={"h1": "h"}),
+    )
+    (record,) = export(spec, tmp_path)
+    assert record.status is status, record.message
+    results = {each.check: each for each in record.checks}
+    assert results["rollout"].status is status
+    assert "of_limit" in results["rollout"].metrics
