@@ -21,7 +21,7 @@ TESTED_TORCH = ((2, 13), (2, 14), (2, 15))
 WITHHELD = "EXPORTER_WITHHELD"
 
 #: Variables of a terminal, which `argparse` and other parts of Python read for the width of lines.
-#: They are no dependencies of a model, unless its project lists them: then all results depend on it.
+#: They are no dependencies of a model. All results depend on those that the project lists.
 TERMINAL = frozenset({"COLUMNS", "LINES", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR"})
 
 #: Variables that change results in native code. All results depend on them.

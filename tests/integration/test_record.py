@@ -221,6 +221,11 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
             "60",
             "no export was observed; the command exited with code 1",
         ),
+        (
+            "import torch\n\ntorch.onnx._export(torch.nn.Linear(2, 3), (torch.zeros(2),), 'x')",
+            "60",
+            "script.py:3: torch.onnx._export does not exist in the installed torch; call torch",
+        ),
         ("while True: pass", "2", "the command was killed"),
         (SERVICE, "60", "made no call of torch.onnx.export"),
     ],
@@ -255,6 +260,21 @@ def test_wrong_arguments_have_a_message(
     assert ran.returncode in (ExitCode.MANIFEST, ExitCode.NOTHING_SELECTED, ExitCode.ENVIRONMENT)
     assert message in ran.stderr
     assert [path.name for path in root.iterdir() if path.is_file()] == ["net.py"]
+
+
+def test_a_folder_with_the_name_of_a_package_is_named(root: Path) -> None:
+    folder = root / "onnx"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "run.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(2, 3)\n"
+        "torch.onnx.export(model, (torch.zeros(1, 2),), 'x.onnx')\n"
+    )
+    command = ("record", "--", sys.executable, "-m", "onnx.run")
+    ran = run_exporter(root, *command, code=ExitCode.RED)
+    fix = "rename the folder onnx, which hides the installed package onnx"
+    assert "the script's own export failed: ModuleNotFoundError: " in ran.stderr
+    assert ran.stdout.splitlines()[-1].endswith(f"1 missing; next: a model: {fix}"), ran.stdout
 
 
 #: It writes to the folder of the recording, also while that is removed.
@@ -577,6 +597,55 @@ def test_a_script_trains_once_when_it_is_recorded(root: Path, save: str) -> None
         assert "weights: the script's run has other values than net.pt" in ran.stdout
 
 
+PICKLED = """
+import torch
+from words import Words
+
+torch.manual_seed(3)
+model = Words("sum", width=6)
+model(torch.randn(4, 6)).square().mean().backward()
+for each in model.parameters():
+    each.data.add_(each.grad, alpha=-0.1)
+torch.save(model, "whole.pt")
+Words("mean", 2)
+del model
+model = torch.load("whole.pt", weights_only=False)
+model.eval()
+torch.onnx.export(model, (torch.zeros(2, 6),), "net.onnx", opset_version=17, dynamo=False)
+"""
+WORDS = """
+from torch import nn
+
+
+class Words(nn.Module):
+    def __init__(self, kind, width):
+        super().__init__()
+        self.kind = kind
+        self.layer = nn.Linear(width, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+
+
+def test_a_model_that_a_script_saves_and_reads_is_built_by_its_class(root: Path) -> None:
+    """A replay would write the file again; another module of the class is no hindrance."""
+    (root / "words.py").write_text(WORDS)
+    (root / "train.py").write_text(PICKLED.replace('Words("mean", 2)\n', ""))
+    command = ("record", "--yes", "--", sys.executable, "train.py")
+    ran = run_exporter(root, *command, code=ExitCode.OK)
+    entry = tomli.loads((root / "manifests/net.toml").read_text())["models"]["net"]
+    assert entry["source"] == "words:Words"
+    assert entry["init"] == {"kind": "sum", "width": 6}
+    assert "net.onnx against net: pass" in ran.stdout
+    (root / "train.py").write_text(PICKLED)  # the last arguments are those of another module
+    (root / "manifests/net.toml").unlink()
+    ran = run_exporter(root, *command, code=ExitCode.OK)
+    text = (root / "manifests/models/net-2.py").read_text()
+    assert "Reason: the arguments of Words do not give the exported model." in text
+    assert "return Words('sum', width=6)" in text
+
+
 def test_an_untrained_model_of_a_script_that_trains_has_no_captured_weights(root: Path) -> None:
     """The weights of another model are no proof that these are trained."""
     other = "other = Net(lambda x: x)\nother.layer = nn.Linear(WIDTH, 5)\n"
@@ -586,6 +655,10 @@ def test_an_untrained_model_of_a_script_that_trains_has_no_captured_weights(root
     command = ("record", "--yes", "--", sys.executable, "train.py")
     ran = run_exporter(root, *command, code=ExitCode.RED)
     assert "other weights than the script's, which no file has" in ran.stderr
+    last = ran.stdout.splitlines()[-1]
+    step = "move the class, or a function that builds the model, to a module of its own"
+    assert last.startswith("0 new entries, 1 missing; next: Net: "), last
+    assert step in last
     assert not (root / "manifests").exists()
 
 

@@ -163,6 +163,7 @@ def _write_entries(
             message = f"--name {id}: this name is taken; pass another one"
             raise ExporterError(ExitCode.MANIFEST, message)
     problems: Counter[str] = Counter()
+    steps = list[str]()  # what is to do for each model without an entry
     count = 0
     with closing(make_starter(os.environ, settings.environment)) as starter:
         for observation in observations:
@@ -180,6 +181,7 @@ def _write_entries(
                 text = f"its export is not described: {problem}" if problem else text
                 print_line(f"{name}{observation.label}: {text}")
                 problems["missing"] += 1
+                steps.append("`exporter record` without --check")
                 continue
             with (
                 print_late(partial(_LATE.format, observation.label)),
@@ -191,6 +193,7 @@ def _write_entries(
                     problem = name_option(problem, observation) if is_added else problem
                     print_error(f"{observation.label}: no entry: {problem}")
                     problems["missing"] += 1
+                    steps.append(_find_fix(observation.label, problem))
                     continue
                 # Equal outcomes of an entry count once.
                 problems.update(_list_problems(observation, entry, contracts, project, starter))
@@ -199,13 +202,28 @@ def _write_entries(
             count += len(contracts) if _apply(entry, project, flags) else 0
     if not flags.get("dry_run"):
         print_ignored_files(root, os.environ)
-    entries = pluralize(count, "new entry", "new entries")
-    table = read_toml_table(root / SETTINGS_FILE).table
-    next_command = "export" if find_settings(table)[0] else "init"
-    texts = (f"{number} {word}" for word, number in problems.items())
-    result = ", ".join(texts) or "0 red or missing"
-    print_line(f"{entries}, {result}; next: `exporter {next_command}`")
+    _print_summary(root, count, problems, steps)
     return ExitCode.RED if problems else ExitCode.OK
+
+
+def _print_summary(
+    root: Path, count: int, problems: Mapping[str, int], steps: Sequence[str]
+) -> None:
+    """Print what there is now and the next step: that of the first missing entry if all are."""
+    entries = pluralize(count, "new entry", "new entries")
+    result = ", ".join(f"{number} {word}" for word, number in problems.items())
+    if steps and not count:
+        step = steps[0]
+    else:
+        table = read_toml_table(root / SETTINGS_FILE).table
+        step = "`exporter export`" if find_settings(table)[0] else "`exporter init`"
+    print_line(f"{entries}, {result or '0 red or missing'}; next: {step}")
+
+
+def _find_fix(label: str, problem: str) -> str:
+    """Return what a message without an entry, `<problem>; <fix>`, says to do."""
+    fix = join_lines(problem).partition("; ")[2]
+    return f"{label}: {fix or 'correct the cause above, and record again'}"
 
 
 def _list_problems(

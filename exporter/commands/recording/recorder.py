@@ -128,6 +128,10 @@ def _explain(output: Path, code: int, chosen: str) -> str:
     if any(output.glob("*.missing")):
         fix = f"run `pip install '{format_requirement('export')}'` there"
         return f"the Python of the command has no exporter; {fix}{end}"
+    for path in output.glob("*.removed"):
+        problem = "torch.onnx._export does not exist in the installed torch"
+        location = read_regular_file(path, TEXT_LIMIT).decode("utf-8")
+        return f"{location}: {problem}; call torch.onnx.export there{end}"
     if not any(output.glob("*.started")):
         return f"the command started no Python that reads PYTHONPATH; remove `-I` and `-E`{end}"
     if code:

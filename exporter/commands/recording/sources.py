@@ -58,7 +58,8 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
     is_imported = Path(script.file).stem in construction.imports
     is_imported &= str(Path(script.file).parent) in construction.folders
     is_main = is_imported or script.file == construction.file
-    if construction.name and not (is_main and runs_at_import):
+    has_class = bool(construction.name) and not (is_main and runs_at_import)
+    if has_class:
         direct = None if construction.init is None else _refer(construction, root, folder)
         if direct and f"'{root}/" not in str(construction.init):
             yield Source(text=direct, init=construction.init or {})
@@ -67,7 +68,7 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
         reason = f"an import of {Path(script.file).name} runs the script"
     inside = Path(script.file).is_relative_to(root) and script.file.endswith(".py")
     if observation.kind == "export" and inside:
-        if construction.name and not runs_at_import:
+        if has_class:
             reason = f"the arguments of {observation.label} do not give the exported model"
         yield from _copy_statements(observation, id, root, folder, reason, quotes=is_main)
         if not observation.has_trained:

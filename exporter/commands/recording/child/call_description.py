@@ -75,7 +75,7 @@ def store_call(
             torch.manual_seed(0)
             returned = model(*args, **kwargs)
     outputs = list(list_tensors(returned))
-    content = {"inputs": inputs, "outputs": outputs}
+    content = {"inputs": inputs, "outputs": outputs, "threads": torch.get_num_threads()}
     return {"state": _store(state, folder), "sample": _store(content, folder)}
 
 

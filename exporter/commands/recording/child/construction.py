@@ -35,10 +35,18 @@ class _UnknownValue(Inexpressible):
 
 
 class Describer:
-    """Describes modules by the observed calls of their constructors, by `id` of the module."""
+    """Describes modules by the observed calls of their constructors, by `id` of the module.
 
-    def __init__(self, calls: Mapping[int, ConstructorCall]) -> None:
+    `latest`: The last arguments of each class, for a module without a constructor call.
+    """
+
+    def __init__(
+        self,
+        calls: Mapping[int, ConstructorCall],
+        latest: Mapping[type, tuple[tuple[Any, ...], dict[str, Any]]] = types.MappingProxyType({}),
+    ) -> None:
         self._calls = calls
+        self._latest = latest
         self._modules: dict[str, str] = {}
         self._scope: types.ModuleType | None = None
 
@@ -77,10 +85,12 @@ class Describer:
 
     def _find_call(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         call = self._calls.get(id(model))
-        if call is None or call.module() is not model:
-            name = type(model).__qualname__
-            raise Inexpressible(f"the constructor of {name} was not observed")
-        return call.args, call.kwargs
+        if call is not None and call.module() is model:
+            return call.args, call.kwargs
+        # A trial shows whether the arguments of another module are those of this one.
+        if type(model) in self._latest:
+            return self._latest[type(model)]
+        raise Inexpressible(f"the constructor of {type(model).__qualname__} was not observed")
 
     def _name(self, value: Any) -> tuple[str, str]:
         """Return module and name of a class or function that an import finds."""

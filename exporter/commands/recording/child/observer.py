@@ -91,6 +91,8 @@ class _Observer:
         self._package = package
         self._started: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._constructions: dict[int, ConstructorCall] = {}
+        #: The last plain arguments of each class, for models that `pickle` or `copy` creates.
+        self._latest: dict[type, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._loaded: set[type] = set()
         self._has_trained = False
         #: Tensors that a file has or an optimizer changed: by address, a reference to it.
@@ -122,6 +124,9 @@ class _Observer:
                 remove = functools.partial(self._forget, id(module))
                 reference = weakref.ref(module, remove)
                 self._constructions[id(module)] = ConstructorCall(reference, *call)
+                is_own = not type(module).__module__.startswith("torch.")
+                if is_own and all(map(_is_plain, (*call[0], *call[1].values()))):
+                    self._latest[type(module)] = call
             initialize(module, *args, **kwargs)
 
         owner.__new__, owner.__init__ = construct, initialize_module
@@ -218,12 +223,22 @@ class _Observer:
                 self._files[path] = None
 
     def watch_exports(self, module: Any) -> None:
-        """Observe `torch.onnx.export`, and the function of older scripts."""
+        """Observe `torch.onnx.export`, and the functions of older scripts."""
+        if not hasattr(module, "__getattr__"):  # Python calls it for missing names only
+            module.__getattr__ = functools.partial(self._refuse_attribute, module.__name__)
         for owner in (module, getattr(module, "utils", None)):
             if owner is not None:
                 owner.export = functools.wraps(owner.export)(
                     functools.partial(self._export, owner.export)
                 )
+
+    def _refuse_attribute(self, module: str, name: str) -> Any:
+        """Store the line that reads the removed function `_export`, and raise as Python does."""
+        if name == "_export":
+            caller = inspect.stack()[1]
+            text = f"{caller.filename}:{caller.lineno}"
+            (self._output / f"{os.getpid()}.removed").write_text(text, encoding="utf-8")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     def _export(self, export: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._depth:  # `torch.onnx.export` may call `torch.onnx.utils.export`
@@ -236,8 +251,7 @@ class _Observer:
             try:
                 result = export(*args, **kwargs)
             except BaseException as error:
-                text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-                self._write({**content, "export_error": text[:300]}, number)
+                self._write({**content, "export_error": _describe_error(error)}, number)
                 raise
             self._add_file(content, number, file, result)
             return result
@@ -271,7 +285,7 @@ class _Observer:
             content = {"kind": "export", **self._describe_export(number, signature, bound)}
             content["script"]["line"] = line
         except Exception as error:
-            content = {"kind": "export", "problem": f"{type(error).__name__}: {error}"}
+            content = {"kind": "export", "problem": _describe_error(error)}
         self._write(content, number)
         return content, file
 
@@ -331,7 +345,9 @@ class _Observer:
             **content,
             "class_name": type(model).__qualname__,
             "class_file": _find_file(type(model)),
-            "construction": construction.Describer(self._constructions).describe(model),
+            "construction": construction.Describer(self._constructions, self._latest).describe(
+                model
+            ),
             "script": {
                 "file": str(Path(self._folder, file).resolve()) if file else "",
                 "module": spec.name.removesuffix(".__main__") if spec else "",
@@ -436,11 +452,30 @@ def _find_line(frame: Any) -> int:
     return caller.f_lineno if caller.f_globals is getattr(main, "__dict__", None) else 0
 
 
+def _describe_error(error: BaseException) -> str:
+    """Return the first line of an error, and the folder that hides a package if there is one."""
+    text = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
+    package, _, rest = str(getattr(error, "name", "")).partition(".")
+    if isinstance(error, ModuleNotFoundError) and rest:
+        places = [*getattr(sys.modules.get(package), "__path__", ())]
+        if places and not any("site-packages" in Path(each).parts for each in places):
+            folder = os.path.relpath(places[0])
+            text += f"; rename the folder {folder}, which hides the installed package {package}"
+    return text
+
+
 def _find_file(cls: type) -> str:
     try:
         return str(Path(inspect.getsourcefile(cls) or "").resolve())
     except (TypeError, OSError):
         return ""
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value refers to no object that it would keep alive."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
 
 
 def _copy(value: Any) -> Any:

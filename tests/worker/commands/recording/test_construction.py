@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import enum
 import functools
+import pickle
 import sys
 import types
 import weakref
@@ -152,3 +153,10 @@ def test_a_local_class_and_an_unknown_constructor_have_a_reason() -> None:
     assert "begin the cell of the class and its imports with `%%writefile net.py`" in reason
     reason = "the constructor of Net was not observed"
     assert Describer({}).describe(Net())["reason"] == reason
+
+
+def test_a_module_of_pickle_has_the_last_arguments_of_its_class() -> None:
+    latest = {Net: ((), {"width": 3})}
+    content = Describer({}, latest).describe(pickle.loads(pickle.dumps(Net(width=3))))
+    assert (content["name"], content["init"]) == ("Net", {"width": 3})
+    assert Describer({}, latest).describe(nn.Sequential(Net()))["init"] is None

@@ -543,6 +543,21 @@ def test_values_that_change_with_the_threads_are_said(
     assert ("record it with trained weights" in result.difference) is is_unstable
 
 
+def test_a_model_is_compared_with_the_threads_of_the_script_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums in another order can differ by more than the limit; the same order shows the model."""
+    monkeypatch.setattr(torch, "set_num_threads", torch._C.set_num_threads)
+    torch.set_num_threads(3)
+    try:
+        observation = observe(build(name="Threads"), tmp_path)
+    finally:
+        torch.set_num_threads(1)
+    result = run(tmp_path, "Threads", '{ name = "x", shape = [2, 3] }', **observation)
+    assert not result.difference
+    assert torch.get_num_threads() == 1
+
+
 @pytest.mark.parametrize(
     ("gap", "difference"), [(0.0, ""), (1e-6, ""), (0.1, "other outputs than the script's")]
 )
