@@ -240,7 +240,7 @@ def gate(
         require_former_ids(manifest, known)
         revision = ""
         stale = ""
-        reviewers: Mapping[str, str] = {}
+        reviewers, forgotten = dict[str, str](), dict[str, str]()
         states = describe_states(manifest, run, baseline)
         findings = baseline_comparison.compare_results(
             baseline, run, planned, manifest.project.gate, states
@@ -252,7 +252,7 @@ def gate(
         policy, baseline = compared.state.manifest, compared.state.baseline
         require_former_ids(manifest, baseline.models.keys() | known)
         findings, accepted = compared.findings, compared.accepted
-        reviewers = compared.reviewers
+        reviewers, forgotten = compared.reviewers, compared.forgotten
         revision = f"{compared.name} of {compared.commit.day}"
         stale = describe_uncommitted(manifest, run, environment)
     findings = (*findings, *find_evidence_findings(manifest, policy, run, datetime.now(UTC)))
@@ -282,6 +282,7 @@ def gate(
         accepted_in=str(commit or ""),
         revision=revision,
         reviewers=reviewers,
+        forgotten=forgotten,
         stale_pages=stale,
     )
     return GateResult(

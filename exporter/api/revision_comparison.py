@@ -83,8 +83,10 @@ class ComparedRevision:
     findings: tuple[GateFinding, ...]
     accepted: tuple[GateFinding, ...]
     """The differences between its baseline and that of the branch."""
-    reviewers: Mapping[str, str]
+    reviewers: dict[str, str]
     """The next step for a loss with a reason, by model."""
+    forgotten: dict[str, str]
+    """The files of the baseline from which the branch deleted removed cells, by model."""
 
 
 def compare(
@@ -109,7 +111,8 @@ def compare(
         state = _read_state(checkout, root)
         state = _replace_policy(state, checkout, git, against)
     state = _rename_models(state, manifest)
-    folder = git.run("rev-parse", "--show-prefix") + f"{state.manifest.project.reports}/{FOLDER}"
+    reports = f"{state.manifest.project.reports}/{FOLDER}"
+    folder = git.run("rev-parse", "--show-prefix") + reports
     reviewers = _read_reviewers(git, against, reviews)
     present = read_baseline(path) if path.exists() else Baseline()
     present = rename_models(present, find_renames(manifest, present.models.keys()))
@@ -130,6 +133,11 @@ def compare(
         reviewers={
             model_id: reviewers.describe(approvals.list_files([model_id]))
             for model_id in state.baseline.models.keys() | manifest.by_id.keys()
+        },
+        forgotten={
+            cell.model: f"{reports}/{former_ids.get(cell.model, cell.model)}.json"
+            for cell in state.baseline.by_cell().keys() - {*present.by_cell(), *promised}
+            if cell not in present.dropped
         },
     )
 

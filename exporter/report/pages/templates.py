@@ -73,8 +73,11 @@ def render_html(name: str, folder: Path | None, **values: object) -> str:
 
 
 def render_script(name: str, **values: object) -> str:
-    """Render a packaged template for Python; values are inserted without escapes."""
+    """Render a packaged template for Python or a terminal; values are inserted without escapes."""
+    from jinja2.filters import do_join
+
     environment = _create_environment(None).overlay(autoescape=False, finalize=_return_unchanged)
+    environment.filters = {**environment.filters, "join": do_join}
     return _render(environment, name, values)
 
 

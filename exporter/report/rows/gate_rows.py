@@ -78,6 +78,8 @@ class GateFacts:
     """The revision and its day; empty for the baseline of the work tree."""
     reviewers: Mapping[str, str] = field(default_factory=dict)
     """The next step for a loss with a reason, by model."""
+    forgotten: Mapping[str, str] = field(default_factory=dict)
+    """The files of the baseline from which the branch deleted removed cells, by model."""
     stale_pages: str = ""
 
 
@@ -113,6 +115,11 @@ class FindingRow(FrozenModel):
         """The values before and after, with their common key once."""
         key = self.before.partition(": ")[0]
         return f"{self.before} -> {self.after.removeprefix(f'{key}: ')}"
+
+    @property
+    def expect(self) -> str:
+        """The lines of the entry that foresee the failure, as TOML."""
+        return f"expect = [{', '.join(self.expectations)}]"
 
 
 class ModelRow(FrozenModel):
@@ -185,7 +192,7 @@ def build_gate_rows(
         findings=build_finding_rows(current, facts),
         inherited=build_finding_rows(inherited, facts),
         accepted=build_finding_rows(accepted, facts),
-        models=tuple(_build_model_row(model_id, current, facts) for model_id in changed),
+        models=tuple(_build_model_row(model_id, current, facts, accepted) for model_id in changed),
         packages=_describe_packages(facts),
         initial=tuple(list_initial_models(facts.records.values())),
         replaced=_list_replaced(facts),
@@ -422,20 +429,27 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
     if any(each.kind is FindingKind.MISSING and each.cell in facts.promised for each in losses):
         command = format_command(facts.manifest.project.command, "export")
         return f"prove the cells without a result: `{command}`"
-    settings = [each for each in losses if each.setting]
+    measured = [each for each in losses if each.kind is FindingKind.EVIDENCE]
+    if len(measured) == len(losses):
+        return measured[0].message
     final = [each for each in losses if not _may_accept(each, facts)]
     unexplained = [
-        each for each in losses if each not in final and not each.message.startswith(ACCEPTED_HERE)
+        each
+        for each in losses
+        if each not in (*final, *measured) and not each.message.startswith(ACCEPTED_HERE)
     ]
     texts = []
     if final:
         texts.append(
-            f"fix or revert it; the policy of {facts.revision.split()[0]} lets no branch accept a "
-            "loss (accepted_here blocks)"
+            f"{_name_fix(final, facts)}; the policy of {facts.revision.split()[0]} lets no branch "
+            "accept a loss (accepted_here blocks)"
         )
     elif unexplained:
-        fix = "restore the setting" if len(settings) == len(losses) else "fix it"
-        texts.append(f"{fix}, or accept it: `{_format_update(unexplained, facts)}`")
+        deleted = (facts.forgotten.get(each.cell.model) for each in unexplained)
+        files = " ".join(dict.fromkeys(filter(None, deleted)))
+        restore = f"`git checkout {facts.revision.split()[0]} -- {files}`, then " if files else ""
+        accept = f"`{_format_update(unexplained, facts)}`"
+        texts.append(f"{_name_fix(losses, facts)}, or accept it: {restore}{accept}")
     waiting = {
         cell.model
         for each in losses
@@ -451,6 +465,20 @@ def _find_decision(findings: Sequence[GateFinding], facts: GateFacts) -> str:
         approve = join_names([*steps], _LISTED_KINDS)
         texts.append(f"{start} {approve}; then run this check again")
     return "; ".join(texts)
+
+
+def _name_fix(losses: Sequence[GateFinding], facts: GateFacts) -> str:
+    """Return what makes a loss none."""
+    if all(each.setting for each in losses):
+        return "restore the setting"
+    specs, accepted = facts.manifest.models, facts.baseline.models
+    for old in (each.cell.model for each in losses if each.cell.model not in facts.manifest.by_id):
+        source = accepted[old].contract.get("source") if old in accepted else None
+        for spec in specs:
+            if spec.source == source and spec.id not in accepted:
+                return f'write `was = "{old}"` in the entry of {spec.id} if it is that model'
+    kinds = {each.kind for each in losses}
+    return "restore the promise" if kinds <= PROMISE_KINDS else "fix it"
 
 
 def _list_invalid(findings: Iterable[GateFinding], facts: GateFacts) -> list[CellId]:
@@ -558,12 +586,18 @@ def _describe_packages(facts: GateFacts) -> str:
     return f"{text}, largest change of an error x{max(ratios):.2g}" if ratios else text
 
 
-def _build_model_row(model_id: str, findings: Iterable[GateFinding], facts: GateFacts) -> ModelRow:
+def _build_model_row(
+    model_id: str,
+    findings: Iterable[GateFinding],
+    facts: GateFacts,
+    accepted: Iterable[GateFinding],
+) -> ModelRow:
     spec = facts.manifest.by_id.get(model_id)
     related = [each for each in findings if each.cell.model == model_id]
+    shown = related or [each for each in accepted if each.cell.model == model_id]
     causes = (each for cell, each in facts.causes.items() if cell.model == model_id)
     edits = [str(replace(each, tools=())) for each in causes if each.sources]
-    texts = [*dict.fromkeys(_name_finding(each, facts) for each in related), *edits[:1]]
+    texts = [*dict.fromkeys(_name_finding(each, facts) for each in shown), *edits[:1]]
     state = "changed"
     if spec is None:
         state = "removed"

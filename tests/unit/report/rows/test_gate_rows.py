@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from exporter.api.revision_comparison import ProjectState, compare_with_revision
+from exporter.cli.output.tables import show_findings
 from exporter.gate.baseline_comparison import (
     compare_results,
     list_accepted,
 )
-from exporter.gate.finding import Cause, read_change
-from exporter.manifest import Action, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
+from exporter.gate.finding import Cause, GateFinding, read_change
+from exporter.manifest import Action, FindingKind, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
 from exporter.manifest.resolved.policy import FINDINGS
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Stage, Status
@@ -216,7 +217,7 @@ def test_the_first_line_is_the_verdict(
     symbol = {"blocks": "❌", "pending": "🟡", "passes": "✅"}[level]
     page = render_gate(rows, BOTH.project)
     assert page.startswith(f"### {symbol} {verdict}\n")
-    assert ("**Next**: fix" in page) is (level == "blocks")
+    assert bool(re.search(r"\*\*Next\*\*: (fix|restore)", page)) is (level == "blocks")
 
 
 def find_row(rows: GateRows, kind: str) -> FindingRow:
@@ -353,6 +354,63 @@ def test_an_expectation_is_offered_once_and_only_if_the_policy_accepts_it() -> N
     refused = gate(BROKEN, base=relax(accepted_here="block"))
     assert refused.findings[0].expectations == ()
     assert "baseline update" not in render_gate(refused, BOTH.project)
+
+
+def test_an_expectation_is_shown_as_a_person_copies_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    message = "output 'y' is declared [batch, 3]"
+    rows = gate(make_record("net/18/cpu", "fail", check="axes", message=message))
+    show_findings(gate=rows)
+    for text in (render_gate(rows, BOTH.project), capsys.readouterr().out):
+        assert "`expect = [{" in text
+        assert "match = \"output 'y' is declared [batch,\"" in text
+
+
+GONE = make_manifest(OTHER)
+ACCEPT_NET = "`exporter baseline update 'net/*' --reason \"REASON\"`; commit it"
+
+
+def test_a_removed_model_has_a_next_step_and_no_empty_line() -> None:
+    rows = gate(manifest=GONE)
+    assert rows.next.startswith(f"restore the promise, or accept it: {ACCEPT_NET}")
+    page = render_gate(rows, GONE.project)
+    assert "promise removed" in page
+    assert not re.search(r"^\s*-\s*$", page, re.MULTILINE)
+
+
+def test_a_removed_model_with_the_source_of_a_new_one_may_be_renamed() -> None:
+    contract = {"contract": {"source": NET.source}}
+    models = {name: each.model_copy(update=contract) for name, each in ACCEPTED.models.items()}
+    accepted = Baseline(models=models)
+    rows = gate(*NEW_CELLS, manifest=make_manifest(NEW, OTHER), accepted=accepted)
+    assert rows.next.startswith('write `was = "net"` in the entry of new if it is that model, or')
+    assert "was =" not in gate(*NEW_CELLS, manifest=WITH_NEW, accepted=accepted).next
+    changed = make_manifest(NEW.model_copy(update={"source": "a.py:B"}), OTHER)
+    assert "was =" not in gate(*NEW_CELLS, manifest=changed, accepted=accepted).next
+
+
+def test_cells_that_the_branch_deleted_from_the_baseline_are_restored_first() -> None:
+    """Without them, `baseline update` does not know the cells."""
+    rows = gate(manifest=GONE, forgotten={"net": "reports/baseline/net.json"})
+    restore = "`git checkout main -- reports/baseline/net.json`, then"
+    assert rows.next.startswith(f"restore the promise, or accept it: {restore} {ACCEPT_NET}")
+
+
+def test_the_next_step_for_a_measurement_is_to_measure() -> None:
+    measure = "run `exporter publish`, then `exporter merge FILE`"
+    kind = FindingKind.EVIDENCE
+    cell = parse_cell("net/18/cpu")
+    finding = GateFinding(kind=kind, cell=cell, before="pass", after="none", message=measure)
+    facts = GateFacts(manifest=BOTH, promised=frozenset({cell}), revision=REVISION)
+    assert build_gate_rows([finding], facts).next == measure
+
+
+def test_a_model_of_which_the_branch_accepts_a_new_cell_has_a_change() -> None:
+    cell = make_cell("net/19/cpu")
+    manifest = make_manifest(make_spec("net", line=7, opsets=(17, 18, 19)), OTHER)
+    rows = gate(cell, manifest=manifest, branch=accept(*GREEN, cell))
+    assert [(row.model, row.change) for row in rows.models] == [("net", "new cell, green")]
 
 
 def test_an_accepted_loss_is_shown_once_with_its_reason() -> None:
