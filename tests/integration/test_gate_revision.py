@@ -76,6 +76,15 @@ def test_a_branch_that_accepts_its_own_failure_is_blocked(branch: Path) -> None:
     assert (code, "net/17..18/cpu: newly red: pass -> fail" in output) == (1, True), output
 
 
+def test_unknown_approvals_are_a_warning_if_something_blocks(branch: Path) -> None:
+    job = {"CI_MERGE_REQUEST_IID": "3"}
+    host = ("gate", "--against", "main", "--approvals", "host")
+    warning = "warning: GitLab: the approvals are unknown: GITLAB_TOKEN is not set; set"
+    assert warning not in run_exporter(branch, *host, code=0, **job).stderr
+    write_results(branch, Status.FAIL)
+    assert warning in run_exporter(branch, *host, code=1, **job).stderr
+
+
 def test_a_finding_contains_the_last_green_commit(branch: Path, tmp_path: Path) -> None:
     accepted, day = run_git(branch, "log", "-1", "--format=%H %cs").split()
     run_git(branch, "commit", "-q", "--allow-empty", "-m", "later")

@@ -65,13 +65,15 @@ def gate(
     manifest = open_project(root, initial_weights=weights is not None)
     build = BuildFolder.from_project(manifest.project)
     try:
-        reviews = find_reviews(approvals)
+        reviews, unknown = find_reviews(approvals)
         result = gate_run.gate(manifest, os.environ, against, reviews)
     except ExporterError as error:
         # The page of an earlier run would be a false verdict.
         github.write_pages(build, github.format_problems(error.problems, _NO_VERDICT))
         raise
     print_result_notes(result.current)
+    if unknown and not result.is_passed:
+        print_error(f"warning: {unknown}")
     facts = result.context
     if facts.revision:
         print_error(f"compared with {facts.revision}")
@@ -96,19 +98,18 @@ def gate(
     return ExitCode.OK if result.is_passed else ExitCode.RED
 
 
-def find_reviews(approvals: IO[str] | Literal["host"] | None) -> Reviews | None:
-    """Return the reviews of the pull request, or None with a warning if the host has none."""
+def find_reviews(approvals: IO[str] | Literal["host"] | None) -> tuple[Reviews | None, str]:
+    """Return the reviews of the pull request, and why the host has none that are known."""
     if approvals is None:
-        return None
+        return None, ""
     if not isinstance(approvals, str):
-        return read_reviews(approvals)
+        return read_reviews(approvals), ""
     from exporter.gate.review_hosts import TOKENS, fetch_reviews  # 30 ms, with urllib
 
     try:
-        return fetch_reviews(os.environ)
+        return fetch_reviews(os.environ), ""
     except ExporterError as error:
-        print_error(f"warning: {error}")
-        return None
+        return None, str(error)
     finally:
         for name in TOKENS:
             os.environ.pop(name, None)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from exporter.commands.recording.file_changes import apply_changes
 from exporter.commands.recording.new_project import NewProject, prepare_project
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
+from tests.integration.project import run_git
 
 ROOT = Path(__file__).parents[4]
 
@@ -227,6 +230,43 @@ def test_gitlab_gets_the_jobs_of_the_documents(tmp_path: Path) -> None:
     project = prepare_project(tmp_path, ci="gitlab")
     assert list_actions(project)[".gitlab-ci.yml"] == "unchanged"
     assert any("`exporter guide gitlab`" in note for note in project.notes)
+
+
+def test_a_merge_request_of_a_fork_is_compared_with_its_target(tmp_path: Path) -> None:
+    """The branch of the same name in the fork may have the commits of the merge request."""
+    target, fork = tmp_path / "target", tmp_path / "fork"
+    run_git(tmp_path, "init", "-q", "-b", "main", str(target))
+    run_git(target, "commit", "-q", "--allow-empty", "-m", "accepted")
+    run_git(tmp_path, "clone", "-q", str(target), str(fork))
+    run_git(fork, "commit", "-q", "--allow-empty", "-m", "a bug")
+    clone = tmp_path / "clone"
+    run_git(tmp_path, "clone", "-q", str(fork), str(clone))
+    apply_changes(prepare_project(clone, ci="gitlab").changes)
+    script = yaml.safe_load((clone / ".gitlab-ci.yml").read_text())["gate"]["script"]
+    program = tmp_path / "bin/exporter"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ntest "$1" != gate || git rev-parse "$3" > revision\n')
+    program.chmod(0o755)
+    variables = {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "CI_DEFAULT_BRANCH": "main",
+        "CI_PROJECT_ID": "9",
+    }
+    request = {
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_MERGE_REQUEST_PROJECT_URL": f"file://{target}",
+    }
+    for project, expected in (("", fork), ("9", fork), ("7", target)):
+        given = {**request, "CI_MERGE_REQUEST_PROJECT_ID": project} if project else {}
+        subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", "\n".join(script)],
+            cwd=clone,
+            env={**variables, **given},
+            check=True,
+            capture_output=True,
+        )
+        compared = (clone / "revision").read_text().strip()
+        assert compared == run_git(expected, "rev-parse", "main")
 
 
 def test_gitlab_reads_only_the_file_at_the_root_of_a_repository(
