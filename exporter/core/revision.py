@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Commit, Git, find_git_folder
@@ -43,8 +43,9 @@ def check_out(
     `option` is the one that names the revision, for messages.
 
     Raises:
-        ExporterError: MANIFEST if the revision does not exist. ENVIRONMENT if git is missing, if
-            the folder is not in a repository, or if the clone is too shallow.
+        ExporterError: MANIFEST if the revision does not exist, or if the project moved since then.
+            ENVIRONMENT if git is missing, if the folder is not in a repository, or if the clone is
+            too shallow.
     """
     if not revision or revision.startswith("-") or not revision.isprintable():
         raise ExporterError(ExitCode.MANIFEST, f"{option}: '{revision}' is not a revision")
@@ -65,12 +66,17 @@ def check_out(
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
     name = f"{revision} ({base[:12]})"
-    if git.try_run("rev-parse", "--verify", "--quiet", f"{base}:{prefix}".rstrip("/")) is None:
-        raise ExporterError(ExitCode.MANIFEST, f"{option}: {name} has no folder '{prefix}'")
+    is_new = git.try_run("rev-parse", "--verify", "--quiet", f"{base}:{prefix}".rstrip("/")) is None
+    if is_new and (moved := _find_former_file(git, base, prefix)):
+        message = (
+            f"{option}: {name} has no folder '{prefix}', and {moved} is in it now: the promises of "
+            "a project that moved cannot be compared; a maintainer moves it on the target branch"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
     with tempfile.TemporaryDirectory(prefix="exporter-revision-") as folder:
         files = Path(folder).resolve() / "files"
         project = files / prefix
-        project.mkdir(parents=True)  # git creates no folder for an empty tree
+        project.mkdir(parents=True)  # git creates no folder for an empty tree, or for a new project
         _write_files(Git(Path(top), environment, option), base, Path(folder))
         day = git.run("show", "--no-patch", "--format=%cs", base)
         yield Checkout(
@@ -79,6 +85,15 @@ def check_out(
             root=project,
             omitted=_remove_outer_links(files, project),
         )
+
+
+def _find_former_file(git: Git, commit: str, prefix: str) -> str:
+    """Return a file of a baseline at the commit that is below `prefix` now, or ""."""
+    changes = git.run("diff", "--find-renames", "--diff-filter=R", "--name-status", "-z", commit)
+    fields = changes.rstrip("\0").split("\0")
+    renames = zip(fields[1::3], fields[2::3], strict=False)
+    moved = (old for old, new in renames if new.startswith(prefix))
+    return next((each for each in moved if PurePosixPath(each).match("baseline/*.json")), "")
 
 
 def _write_files(git: Git, commit: str, folder: Path) -> None:

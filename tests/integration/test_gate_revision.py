@@ -326,6 +326,26 @@ def test_a_revision_without_baseline_history_or_valid_manifests_is_an_error(bran
     assert (code, "manifests/net.toml:" in errors) == (5, True), errors
 
 
+def test_a_project_in_a_new_folder_has_only_new_cells(branch: Path) -> None:
+    fresh = branch.with_name("fresh")
+    make_green_project(fresh)
+    (fresh / "manifests/net.toml").write_text(MANIFEST.replace("models.net", "models.fresh"))
+    write_results(fresh)
+    run_exporter(fresh, "baseline", code=0)
+    commit(branch, "a second project")
+    code, output, errors = run_gate(fresh)
+    assert (code, "2 new" in output) == (0, True), output + errors
+
+
+def test_a_project_that_moved_is_an_error(branch: Path) -> None:
+    moved = branch.with_name("moved")
+    run_git(branch.parent, "mv", branch.name, moved.name)
+    commit(moved, "moved")
+    code, _, errors = run_gate(moved)
+    assert code == 2
+    assert "has no folder 'models/moved/', and models/vision/reports/baseline/net.json" in errors
+
+
 def test_the_gate_fails_without_git_or_a_repository(branch: Path, tmp_path: Path) -> None:
     code, _, errors = run_gate(branch, PATH="")
     assert (code, "git is not installed" in errors) == (4, True)
