@@ -12,7 +12,7 @@ from exporter.api import gate_run
 from exporter.api.gate_run import Acceptance, accept, prepare_acceptance
 from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import (
-    describe_ignored_files,
+    print_file_notes,
     print_result_notes,
     require_readable_files,
     show_findings,
@@ -190,5 +190,4 @@ def _print_accepted(acceptance: Acceptance, cells: Collection[CellId]) -> None:
     red = sum(record.status.is_red and record.cell in cells for record in acceptance.run.records)
     accepted = pluralize(len(cells), "cell") + (f", {red} of them red" if red else "")
     print_line(f"accepted {accepted}: {acceptance.manifest.project.reports}/{FOLDER}")
-    for note in describe_ignored_files(acceptance.manifest, os.environ):
-        print_error(f"note: {note}")
+    print_file_notes(acceptance.manifest, os.environ)

@@ -408,7 +408,12 @@ def find_merge_error(manifest: Manifest) -> str:
 
 
 def describe_uncommitted(manifest: Manifest, run: RunRecord, environment: Mapping[str, str]) -> str:
-    """Return why the committed tables are old, or "". Messages differ between machines."""
+    """Return why the committed tables are old, or "". Messages differ between machines.
+
+    Results of a machine without some files of weights are not those to commit.
+    """
+    if manifest.missing_files or any(spec.lacks_weights for spec in manifest.models):
+        return ""
     reports = ReportPaths(manifest.project).reports
     cells = [cell for each in collect_cells(manifest, run).values() for cell in each]
     for _, files in list_versions(reports, (OVERVIEW,), environment, 1):

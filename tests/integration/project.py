@@ -140,7 +140,8 @@ def run_exporter(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in the project and require its exit code; its output is not a terminal."""
     inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
-    inherited.pop("COLUMNS", None)  # lines are not wrapped
+    for name in ("CI", "COLUMNS"):  # lines are not wrapped
+        inherited.pop(name, None)
     environment = {**inherited, "PYTHONPATH": str(ROOT), **environment}
     if can_run(environment):
         ended = run_command(arguments, root, environment)

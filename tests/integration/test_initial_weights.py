@@ -102,6 +102,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (author / ".gitignore").write_text("build/\ncheckpoints/\n")
     (author / "manifests/tiny.toml").write_text(f"format = 1\n{ENTRIES}")
     run_git(author, "init", "-q", "-b", "main")
+    state_file = author / "checkpoints/net.pt"
+    content = state_file.read_bytes()
+    state_file.unlink()
+    step = "next: fetch checkpoints/net.pt first: see `exporter guide weights`"
+    assert step in run_exporter(author, "export", "net", code=1).stdout
+    state_file.write_bytes(content)
     run_exporter(author, "export", "net", "foreseen", "pair", code=0)
     run_exporter(author, "baseline", "update", "net", "foreseen", "pair", "--reason", "trained")
     run_git(author, "add", "-A")
@@ -165,6 +171,7 @@ def test_the_gate_of_a_pull_request_compares_all_but_the_numbers(clone: Path) ->
     assert findings["pair/17/cpu"] == ("newly unavailable", False)
     assert findings["baked/17/cpu"] == ("new cell, red", True)
     assert "net/17/cpu" not in findings
+    assert rows["stale_pages"] == "", "nobody should commit the pages of this machine"
     text = "**Initial weights**, which prove the export, not the numbers of the trained ones: `net`"
     assert text in (clone / "build/gate.md").read_text()
     assert text in (clone / "build/comment.md").read_text()

@@ -12,7 +12,12 @@ from typing_extensions import override
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option, weights_option
 from exporter.cli.output import github
-from exporter.cli.output.tables import open_project, print_result_notes, show_findings
+from exporter.cli.output.tables import (
+    open_project,
+    print_file_notes,
+    print_result_notes,
+    show_findings,
+)
 from exporter.cli.output.terminal import print_document, print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_names
@@ -93,6 +98,7 @@ def gate(
     else:
         github.annotate(github.describe_gate(result), project_root)
         show_findings(gate=rows)
+        print_file_notes(manifest, os.environ)
     if result.is_passed and manifest.problems:
         return ExitCode.MANIFEST
     return ExitCode.OK if result.is_passed else ExitCode.RED

@@ -10,6 +10,7 @@ from exporter.cli.output.tables import make_summary, print_file_problems
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExportSummary
 from exporter.core.text import join_names, pluralize
+from exporter.manifest.rules.layers import FETCH_GUIDE
 from exporter.processes.worker_variables import describe_untested_torch
 from exporter.program import ExportResult
 from exporter.records.baseline import FOLDER
@@ -57,10 +58,14 @@ def print_result(
 def _find_next_step(result: ExportResult) -> str:
     """Return what a user would do now: repair the first red cell, or accept or compare results."""
     by_cell, project = result.results.run.by_cell(), result.manifest.project
+    absent = result.manifest.missing_files
     records = [by_cell.get(planned.cell) for planned in result.plan.selected]
     for record in filter(None, records):
         if record.status.is_red and split_message(record).fixes:
             return f"apply the fix, then `exporter export {record.cell.model}`"
+        names = [name for name, models in absent.items() if record.cell.model in models]
+        if record.status.is_red and names:
+            return f"fetch {names[0]} first: see {FETCH_GUIDE}"
         if record.status.is_red:
             return f"`exporter guide {record.failure_code}` explains the first failure"
     if not all(records):

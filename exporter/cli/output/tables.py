@@ -296,8 +296,11 @@ def _count_models(names: Collection[str]) -> str:
 def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield a note for each data file that CI does not have, because git ignores it.
 
-    With `weights_sha256` the entry says which file CI has to fetch, so there is no note.
+    With `weights_sha256` the entry says which file CI has to fetch, so there is no note. There is
+    none in CI either: a file that is there was fetched, and a missing one is a problem.
     """
+    if environment.get("CI"):
+        return
     models: dict[str, dict[str, None]] = {}
     for spec in manifest.models:
         if spec.weights_sha256:
@@ -315,8 +318,12 @@ def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -
 def print_ignored_files(root: Path, environment: Mapping[str, str]) -> None:
     """Print a note for each file of `describe_ignored_files`; none without a valid project."""
     with suppress(ExporterError):
-        for note in describe_ignored_files(load_project(root, keep_invalid=True), environment):
-            print_error(f"note: {note}")
+        print_file_notes(load_project(root, keep_invalid=True), environment)
+
+
+def print_file_notes(manifest: Manifest, environment: Mapping[str, str]) -> None:
+    for note in describe_ignored_files(manifest, environment):
+        print_error(f"note: {note}")
 
 
 def print_file_problems(manifest: Manifest) -> None:
