@@ -14,7 +14,12 @@ from exporter.core.files import open_regular_file
 from exporter.core.git import Commit, Git
 from exporter.core.revision import Checkout, check_out
 from exporter.core.toml_table import SETTINGS_FILE
-from exporter.gate.accepted_contract import DEFINING_KEYS, describe_states, find_state_changes
+from exporter.gate.accepted_contract import (
+    DEFINING_KEYS,
+    WEIGHTS_FILE,
+    describe_states,
+    find_state_changes,
+)
 from exporter.gate.approvals import (
     CODEOWNERS,
     CodeOwners,
@@ -24,7 +29,7 @@ from exporter.gate.approvals import (
 )
 from exporter.gate.baseline_comparison import compare_results, list_accepted, strip_figures
 from exporter.gate.finding import ACCEPTED_HERE, GateFinding
-from exporter.gate.revision_promises import WEIGHTS_FILE, ContractHashes, find_contract_changes
+from exporter.gate.revision_promises import ContractHashes, find_contract_changes
 from exporter.manifest import (
     FindingKind,
     Gate,
@@ -192,6 +197,11 @@ def compare_with_revision(
     gate = revision.manifest.project.gate
     findings = compare_results(revision.baseline, run, promised, gate)
     reported = {finding.cell for finding in findings}
+    contract_changes = find_contract_changes(
+        revision.manifest, branch.manifest, revision.hashes, branch.hashes, revision.former_gate
+    )
+    # Their contents are compared if git has them; the baseline knows those that git ignores.
+    retrained = {each.cell for each in contract_changes if each.before.startswith(WEIGHTS_FILE)}
     relaxed_states = find_state_changes(revision.baseline, branch.states, promised, gate)
     changed_states = [*find_state_changes(branch.baseline, branch.states, promised, gate)]
     shown = {(each.cell, each.before, each.after) for each in changed_states}
@@ -199,15 +209,14 @@ def compare_with_revision(
     relaxed = (
         finding
         for finding in (
-            *find_contract_changes(
-                revision.manifest,
-                branch.manifest,
-                revision.hashes,
-                branch.hashes,
-                revision.former_gate,
-            ),
+            *contract_changes,
             *_find_unread_entries(revision, promised),
-            *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
+            *(
+                each
+                for each in relaxed_states
+                if each.kind is FindingKind.RELAXED
+                or (each.kind is FindingKind.REDEFINED and each.cell not in retrained)
+            ),
             *(
                 each
                 for each in _find_changed_defaults(revision, run, promised)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -51,6 +52,12 @@ _MESSAGES = {
 _LENGTH = 120
 
 
+#: The beginning of the subject of a file of weights.
+WEIGHTS_FILE = "weights file "
+#: Digits of a hash in a message.
+DIGITS = 12
+
+
 #: A changed key before and after.
 Change: TypeAlias = tuple[str, str]
 
@@ -96,16 +103,34 @@ def describe_states(
     built -= {spec.id for spec in manifest.models if spec.lacks_weights}
     known |= {model_id: "initial" if model_id in initial else "loaded" for model_id in built}
     operators = list_operators(run)
+    digests = {model_id: each.weights_sha256 for model_id, each in baseline.models.items()}
+    digests |= _list_weights_digests(manifest, run)
     return {
         spec.id: AcceptedModel(
             tools=dict(sorted(run.tools.items())),
             weights=known.get(spec.id, ""),
+            weights_sha256="" if spec.weights_sha256 else digests.get(spec.id, ""),
             contract=_describe_contract(manifest.project, spec),
             operators=operators.get(spec.id, {}),
             cells=(),
         )
         for spec in manifest.models
     }
+
+
+def _list_weights_digests(manifest: Manifest, run: RunRecord) -> dict[str, str]:
+    """Return the content of the file of weights that the results of each model depend on."""
+    states = {
+        (record.cell.model, each.file): each.state
+        for record in run.records
+        for each in record.sources
+    }
+    digests = {
+        spec.id: states.get((spec.id, spec.weights_path), "")
+        for spec in manifest.models
+        if spec.weights and not spec.lacks_weights
+    }
+    return {id: digest for id, digest in digests.items() if re.fullmatch("[0-9a-f]{64}", digest)}
 
 
 def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
@@ -157,6 +182,10 @@ def _compare_states(
     if old.weights and new.weights and old.weights != new.weights:
         kind = FindingKind.RELAXED if new.weights == "initial" else FindingKind.CONTRACT
         yield kind, "", format_change("values of the weights", old.weights, new.weights)
+    if old.weights_sha256 and new.weights_sha256 and old.weights_sha256 != new.weights_sha256:
+        digests = (each.weights_sha256[:DIGITS] for each in (old, new))
+        name = f"{WEIGHTS_FILE}{new.contract.get('weights', '')}".strip()
+        yield FindingKind.REDEFINED, "", format_change(name, *digests)
     is_known = old.contract and new.contract
     if not is_known or serialize(old.contract) == serialize(new.contract):
         return

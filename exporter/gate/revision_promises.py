@@ -16,8 +16,10 @@ from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.accepted_contract import (
     DEFINING_KEYS,
+    DIGITS,
     HARMLESS_KEYS,
     RESOLVED_KEYS,
+    WEIGHTS_FILE,
     Change,
     describe_device,
     format_change,
@@ -49,14 +51,8 @@ from exporter.records.record import CellId
 ContractHashes: TypeAlias = Mapping[str, Mapping[tuple[FindingKind, str], str]]
 
 _NO_HASHES: ContractHashes = {}
-#: The beginning of the subject of a file of weights.
-WEIGHTS_FILE = "weights file "
-
 #: The settings of a project that its entries refer to.
 OF_DEVICES = {"devices", "environments", "job_environments"}
-#: Digits of a hash in a message.
-_DIGITS = 12
-
 _SEVERITY: Mapping[Action, int] = {"ignore": 0, "warn": 1, "block": 2}
 
 
@@ -149,7 +145,7 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         if new.spec.lacks_weights and name.startswith(WEIGHTS_FILE):
             yield FindingKind.RELAXED, format_change(name, "in git", "missing")
         elif first != second:
-            yield kind, format_change(name, first[:_DIGITS], second[:_DIGITS])
+            yield kind, format_change(name, first[:DIGITS], second[:DIGITS])
 
 
 def _list_promises(

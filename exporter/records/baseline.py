@@ -137,6 +137,9 @@ class AcceptedModel(FrozenModel):
     """The versions that gave the outcomes."""
     weights: Literal["loaded", "initial", ""] = ""
     """Whether the weights were loaded or drawn; empty if it is unknown."""
+    weights_sha256: str = ""
+    """The content of the file `weights` of the outcomes; empty if the entry names the digest, or if
+    it is unknown."""
     contract: dict[str, Plain] = Field(default_factory=dict)
     """The promises of the entry by their keys; empty if the entry is invalid."""
     operators: dict[str, dict[str, int]] = Field(default_factory=dict)
@@ -171,6 +174,7 @@ class AcceptedModel(FrozenModel):
             "format": str(FORMAT),
             "tools": format_table(self.tools),
             "weights": self.weights and json.dumps(self.weights),
+            "weights_sha256": self.weights_sha256 and json.dumps(self.weights_sha256),
             "contract": self.contract and format_table(self.contract),
             "operators": self.operators and format_table(self.operators),
             "cells": f"[{cells}]",

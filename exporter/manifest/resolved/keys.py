@@ -286,7 +286,9 @@ class Keys(Table):
     """`"files/net-{opset}.onnx"`: a file from a hub, another converter or another branch that is
     checked in place of an export; one opset needs no `{opset}`. `source` computes PyTorch's
     outputs, or is an ONNX file with the right ones. Keys of the export do not apply."""
-    weights_sha256: Annotated[fields.Sha256, DEFINITION] = Field(default="")
+    weights_sha256: Annotated[
+        fields.Sha256, Key(gate="definition", is_as_strict=lambda old, _: not old)
+    ] = Field(default="")
     """The required hash of the file `weights`, or of `source` if it is a saved model (`.pt2`,
     `.pt`, `.jit`, `.onnx`). If the file has another hash, the model fails before any of its code
     runs."""

@@ -164,7 +164,11 @@ def build_gate_rows(
     inherited = _select_inherited(findings, facts, accepted)
     decided = {(_CONSEQUENCES.get(each.kind), each.cell) for each in findings if each.is_blocking}
     current = [
-        each for each in findings if each not in inherited and (each.kind, each.cell) not in decided
+        each
+        for each in findings
+        if each not in inherited
+        and (each.kind, each.cell) not in decided
+        and not _is_listed(each, accepted)
     ]
     blocked = {cell for each in current if each.is_blocking for cell in each.cells}
     reported = {each.cell for each in current if each.message.startswith(ACCEPTED_HERE)}
@@ -200,6 +204,14 @@ def build_gate_rows(
         accept_command=_format_update(pending, facts) if pending else "",
         next=_find_decision(worse, facts) if worse else "",
     )
+
+
+def _is_listed(finding: GateFinding, accepted: Sequence[GateFinding]) -> bool:
+    """Return whether it is a warning about another model that the branch's baseline accepts."""
+    if finding.is_blocking or finding.kind is not FindingKind.REDEFINED:
+        return False
+    change = (finding.cell, finding.before, finding.after)
+    return change in {(each.cell, each.before, each.after) for each in accepted}
 
 
 def _list_replaced(facts: GateFacts) -> dict[str, str]:

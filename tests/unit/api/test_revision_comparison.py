@@ -115,6 +115,7 @@ ENCODER = Link(id="encoder", inputs={"x": "x"}, outputs={"h": "encoder.h"})
 DECODER = Link(id="decoder", inputs={"h": "encoder.h"}, outputs={"y": "y"})
 SCHEDULED = LOOP.model_copy(update={"constants": {"t": "a.py:f"}})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"weights": "a.pt", "weights_sha256": "0" * 64}, {"weights": "a.pt"}),
     ({}, {"tolerance": Tolerance(noise=20)}),
     # An explicit factor also accepts noise above 1e-3 of the scale.
     ({}, {"tolerance": Tolerance(noise=8)}),
@@ -308,6 +309,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (PLAIN.model_copy(update={"shape": ("batch", "n")}),)}, {"outputs": (PLAIN,)}),
     (compare_by(cosine=0.99), compare_by(cosine=0.999)),
     (compare_by(sqnr=40.0), compare_by(sqnr=40.0)),
+    ({"weights": "a.pt"}, {"weights": "a.pt", "weights_sha256": "0" * 64}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
 ]
 

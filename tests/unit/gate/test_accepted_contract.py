@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from exporter.gate.baseline_comparison import (
 from exporter.gate.finding import GateFinding
 from exporter.manifest import DEFAULT_GATE, Device, Expectation, FindingKind, Manifest
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
-from exporter.records.record import INITIAL_WEIGHTS, RunRecord
+from exporter.records.record import INITIAL_WEIGHTS, RunRecord, Source
 from tests.unit.api.test_revision_comparison import (
     CELLS,
     FORESEEN,
@@ -140,6 +141,58 @@ def test_initial_values_in_place_of_loaded_weights_are_weaker() -> None:
         .weights
         == "loaded"
     )
+
+
+def with_weights(digit: str, file: str = "manifests/net.pt") -> RunRecord:
+    source = Source(file=file, state=digit * 64)
+    return make_run(*(each.model_copy(update={"sources": (source,)}) for each in LOADED.records))
+
+
+def test_a_swapped_file_of_weights_is_retrained_also_if_git_does_not_have_it() -> None:
+    entry = make(weights="net.pt")
+    one, two = with_weights("1"), with_weights("2")
+    accepted = accept(entry, one)
+    before, after = (f"weights file net.pt: {digit * 12}" for digit in "12")
+    assert compare(accepted, entry, one) == []
+    assert compare(accepted, entry, two) == [("model redefined", before, after)]
+    assert compare(accept(entry, two), entry, two) == []
+    # The digest is unknown here, or initial values replace the file: the accepted one stays.
+    lacking = make(weights="net.pt", lacks_weights=True)
+    for manifest, run in ((entry, LOADED), (entry, with_weights("")), (lacking, INITIAL)):
+        assert compare(accepted, manifest, run) == []
+        states = describe_states(manifest, run, accepted)
+        assert {each.weights_sha256 for each in states.values()} == {"1" * 64}
+    # An older baseline has none, and an entry that names the digest is red with another file.
+    assert compare(accept(entry), entry, two) == []
+    named = accept(make(weights="net.pt", weights_sha256="1" * 64), one)
+    assert {each.weights_sha256 for each in named.models.values()} == {""}
+
+
+@pytest.mark.parametrize(
+    ("revision", "branch", "expected"),
+    [
+        ("1", "1", set()),
+        ("1", "2", {("model redefined", f"weights file net.pt: {'2' * 12}", False)}),
+    ],
+)
+def test_a_branch_with_other_weights_than_accepted_at_the_revision_is_retrained(
+    revision: str, branch: str, expected: set[tuple[str, str, bool]]
+) -> None:
+    entry, run = make(weights="net.pt"), with_weights(branch)
+    before = ProjectState(manifest=entry, baseline=accept(entry, with_weights(revision)))
+    own = accept(entry, run)
+    states = describe_states(entry, run, own)
+    after = ProjectState(manifest=entry, baseline=own, states=states)
+    findings = compare_with_revision(before, after, run, CELLS)
+    assert {(str(each.kind), each.after, each.is_blocking) for each in findings} == expected
+    # If git has the files, their contents are compared, and the finding is not there twice.
+    key = (FindingKind.REDEFINED, "weights file manifests/net.pt")
+    before, after = (
+        replace(each, hashes={CELLS[0].model: {key: digit * 64}})
+        for each, digit in ((before, revision), (after, branch))
+    )
+    findings = compare_with_revision(before, after, run, CELLS)
+    assert len(findings) == len(expected) * len(CELLS)
 
 
 def compare_branch(

@@ -477,6 +477,23 @@ def test_other_weights_of_an_entry_are_retrained() -> None:
     assert {row.title for row in rows.findings} == {"model redefined"}
 
 
+@pytest.mark.parametrize(
+    ("action", "title", "level"), [("warn", "", "passes"), ("block", "retrained", "blocks")]
+)
+def test_another_model_that_the_branch_accepts_is_listed_once(
+    action: Action, title: str, level: str
+) -> None:
+    change = {"before": "weights file net.pt: 1", "after": "weights file net.pt: 2"}
+    one = GateFinding(kind=FindingKind.REDEFINED, cell=parse_cell("net/17/cpu"), **change)
+    finding = replace(one, action=action)
+    facts = GateFacts(manifest=BOTH, accepted=ACCEPTED.by_cell(), baseline=ACCEPTED)
+    assert build_gate_rows([finding], facts).findings[0].title == "retrained"
+    rows = build_gate_rows([finding], facts, [replace(one, action="ignore")])
+    assert "".join(row.title for row in rows.findings) == title
+    assert (rows.level, [row.title for row in rows.accepted]) == (level, ["retrained"])
+    assert "not accepted" not in rows.verdict
+
+
 ONE = make_baseline(make_run(make_record("net/17/cpu"), make_record("net/18/cpu", "error")))
 FIXED = make_record("net/18/cpu", "error")
 SOURCES = (Source(file="models/net.py", state=""), Source(file="models/*.py", state=""))
