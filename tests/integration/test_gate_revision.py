@@ -282,8 +282,8 @@ def test_weights_that_neither_the_revision_nor_the_branch_has_are_no_problem_of_
         (text.replace('weights = "weights.bin"\n', ""), 1, "relaxed: weights: weights.bin -> "),
         (
             text.replace('weights = "weights.bin"', 'weights = "other.bin"'),
-            0,  # a warning of the policy, as it is with the files
-            "redefined: weights: weights.bin -> other.bin",
+            0,  # listed, as it is with the files
+            "contract changed: weights: weights.bin -> other.bin",
         ),
         (
             text.replace('weights = "weights.bin"\ntolerance = { atol = 1e-6 }\n', ""),
