@@ -16,7 +16,7 @@ import torch
 
 from exporter.commands.recording.recorder import record_command
 from exporter.core.errors import ExitCode
-from tests.integration.project import ROOT, read_files, run_exporter
+from tests.integration.project import ROOT, read_files, run_exporter, run_python
 
 NET = """
 import torch
@@ -275,6 +275,81 @@ def test_a_folder_with_the_name_of_a_package_is_named(root: Path) -> None:
     fix = "rename the folder onnx, which hides the installed package onnx"
     assert "the script's own export failed: ModuleNotFoundError: " in ran.stderr
     assert ran.stdout.splitlines()[-1].endswith(f"1 missing; next: a model: {fix}"), ran.stdout
+
+
+#: A script whose file has no name that can be imported; a second run would write a file again.
+NAMED = """
+import sys
+
+import torch
+from torch import nn
+
+sys.path.insert(0, "lib")
+from inner import Inner
+
+
+class Wrapper(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)
+
+
+def main(path):
+    with open("tokens.txt", "w") as file:
+        file.write("0")
+    inner = Inner(6)
+    inner.load_state_dict(torch.load(path))
+    torch.onnx.export(
+        Wrapper(inner), (torch.zeros(2, 6),), "net.onnx", opset_version=17, dynamo=False
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+"""
+
+
+def test_a_class_of_a_script_without_a_name_for_an_import_is_copied(root: Path) -> None:
+    (root / "lib").mkdir()
+    (root / "lib/inner.py").write_text(WORDS.replace("Words", "Inner").replace("kind, ", ""))
+    text = (root / "lib/inner.py").read_text().replace("        self.kind = kind\n", "")
+    (root / "lib/inner.py").write_text(text)
+    (root / "export-net.py").write_text(NAMED)
+    torch.save(torch.nn.ModuleDict({"layer": torch.nn.Linear(6, 3)}).state_dict(), root / "a.pt")
+    command = ("record", "--yes", "--", sys.executable, "export-net.py", "a.pt")
+    ran = run_exporter(root, *command, code=ExitCode.OK)
+    assert "net/17/cpu: pass" in ran.stdout
+    text = (find_portable_entries(root) / "models/net.py").read_text()
+    assert "return Wrapper(inner.Inner(6))" in text
+    assert 'parents[2] / "lib"' in text
+    file = str(root / "manifests/models/net.py")
+    ran = run_python(root.parent, "-c", f"import runpy; runpy.run_path({file!r})['build']()")
+    assert not ran.stderr, ran.stderr
+
+
+#: torch.export stops at the condition, and TorchScript keeps one branch.
+CONDITION = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+torch.onnx.export(Net(), (torch.ones(2, 3),), "net.onnx")
+"""
+
+
+def test_a_failed_export_names_its_cause_and_the_other_exporter(root: Path) -> None:
+    (root / "script.py").write_text(CONDITION)
+    ran = run_exporter(root, "record", "--yes", "--", sys.executable, "script.py")
+    (line,) = [each for each in ran.stderr.splitlines() if "own export failed: " in each]
+    assert "failed: GuardOnDataDependentSymNode: Could not guard" in line
+    assert line.endswith("; pass `dynamo=False` to try the exporter of older releases")
 
 
 #: It writes to the folder of the recording, also while that is removed.

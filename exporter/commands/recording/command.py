@@ -193,7 +193,8 @@ def _write_entries(
                     problem = name_option(problem, observation) if is_added else problem
                     print_error(f"{observation.label}: no entry: {problem}")
                     problems["missing"] += 1
-                    steps.append(_find_fix(observation.label, problem))
+                    first = observation.export_error or problem
+                    steps.append(_find_fix(observation.label, first))
                     continue
                 # Equal outcomes of an entry count once.
                 problems.update(_list_problems(observation, entry, contracts, project, starter))

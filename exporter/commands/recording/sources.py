@@ -27,6 +27,8 @@ from exporter.manifest.syntax.python_source import find_module_file, list_names,
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.report.pages.templates import render_script
 
+#: The module of a script whose name no import finds, such as one with a hyphen.
+_MAIN = "__main__"
 _FUNCTION = "build"
 #: Its name in a file with statements of a script, which may have such a function.
 _FUNCTIONS = (_FUNCTION, "build_model", "build_exported_model")
@@ -63,7 +65,8 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
         direct = None if construction.init is None else _refer(construction, root, folder)
         if direct and f"'{root}/" not in str(construction.init):
             yield Source(text=direct, init=construction.init or {})
-        yield _write_code(observation, id, root, folder)
+        if _MAIN not in construction.imports:
+            yield _write_code(observation, id, root, folder)
     elif construction.name:
         reason = f"an import of {Path(script.file).name} runs the script"
     inside = Path(script.file).is_relative_to(root) and script.file.endswith(".py")
@@ -149,15 +152,32 @@ def _place_root(code: str, root: Path, folder: Path) -> str:
 
 
 def _insert_folders(folders: Iterable[str], root: Path, folder: Path) -> list[str]:
-    """Return the lines that add folders of the project to Python's path."""
+    """Return the lines that add folders of the project to Python's path.
+
+    A worker has the root; its line is for other programs, and changes no order.
+    """
     depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
+    top = _PATH.format(depth=depth)
     inserted = []
     for each in folders:
-        if Path(each) != root and _is_own(each, root):
+        if Path(each) == root:
+            inserted.append(f"sys.path.append(str({top}))  # the root of the project")
+        elif _is_own(each, root):
             relative = Path(os.path.relpath(each, root)).as_posix()
-            path = f'{_PATH.format(depth=depth)} / "{relative}"'
+            path = f'{top} / "{relative}"'
             inserted.append(f"sys.path.insert(0, str({path}))  # the folder of the script")
     return inserted
+
+
+def _finds_module(text: str, root: Path) -> bool:
+    """Return whether an import statement has a module below the root."""
+    (statement,) = ast.parse(text).body
+    if isinstance(statement, ast.ImportFrom):
+        names = [statement.module or ""]
+    else:
+        names = [each.name for each in getattr(statement, "names", ())]
+    tops = (name.partition(".")[0] for name in names)
+    return any((root / top).is_dir() or (root / f"{top}.py").is_file() for top in tops if top)
 
 
 def _copy_statements(
@@ -175,6 +195,7 @@ def _copy_statements(
             code = construction.code or _format_call(construction)
             with suppress(NoExcerpt):
                 module = run.module or Path(run.file).stem
+                module = _MAIN if _MAIN in construction.imports else module
                 excerpt = script.quote(_locate_paths(code, root), module)
                 yield _write_excerpt(excerpt, observation, id, root, folder, reason)
         for excerpt in script.list_builds(run.line):
@@ -192,12 +213,16 @@ def _write_excerpt(
     run = observation.script
     texts = [*excerpt.imports]
     code = _place_root(excerpt.result, root, folder)
-    others = {name for name in observation.construction.imports if f"{name}." in excerpt.result}
+    construction = observation.construction
+    others = {name for name in construction.imports if f"{name}." in excerpt.result}
     known = {name for text in texts for name in list_names(ast.parse(text).body)}
     if code != excerpt.result:
         others.add("pathlib")
     texts += [f"import {name}" for name in sorted(others) if name.partition(".")[0] not in known]
     folders = [run.folder if run.module else str(Path(run.file).parent)]
+    folders += sorted({*construction.folders} - {*folders}) if others else []
+    if not any(_finds_module(text, root) for text in texts):
+        folders = [each for each in folders if Path(each) != root]
     future = [text for text in texts if text.startswith("from __future__ ")]
     inserted = _insert_folders(folders, root, folder)
     if inserted:

@@ -119,9 +119,9 @@ class Describer:
                     "begin the cell of the class and its imports with `%%writefile net.py`)"
                 )
             spec = getattr(loaded, "__spec__", None)
-            module = spec.name if spec else Path(file).stem
-            if not all(part.isidentifier() for part in module.split(".")):
-                raise Inexpressible(f"{Path(file).name} has no name that can be imported")
+            name = spec.name if spec else Path(file).stem
+            # No import finds a name with a hyphen, so the classes of such a script are copied.
+            module = name if all(map(str.isidentifier, name.split("."))) else module
         if module != "builtins":
             self._modules[module] = file
         return module

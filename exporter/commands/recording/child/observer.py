@@ -251,7 +251,10 @@ class _Observer:
             try:
                 result = export(*args, **kwargs)
             except BaseException as error:
-                self._write({**content, "export_error": _describe_error(error)}, number)
+                text = _describe_error(error)
+                if type(error).__module__.startswith("torch.onnx.") and kwargs.get("dynamo", True):
+                    text += "; pass `dynamo=False` to try the exporter of older releases"
+                self._write({**content, "export_error": text}, number)
                 raise
             self._add_file(content, number, file, result)
             return result
@@ -453,7 +456,12 @@ def _find_line(frame: Any) -> int:
 
 
 def _describe_error(error: BaseException) -> str:
-    """Return the first line of an error, and the folder that hides a package if there is one."""
+    """Return the first line of an error, and the folder that hides a package if there is one.
+
+    torch.onnx raises an error about the step, whose cause is the error of the model.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
     text = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
     package, _, rest = str(getattr(error, "name", "")).partition(".")
     if isinstance(error, ModuleNotFoundError) and rest:

@@ -354,6 +354,23 @@ def test_a_function_adds_the_folder_of_a_script_that_imports_its_neighbors(
     assert "return inner.Net()" in source.builder
 
 
+def test_a_function_with_a_module_of_the_root_runs_from_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    construction = Construction(
+        module="net",
+        file=str(tmp_path / "net.py"),
+        name="Net",
+        init=None,
+        code="net.Net(int)",
+        imports=("builtins", "net"),
+        folders=(str(tmp_path),),
+    )
+    observation = observe(construction=construction)
+    first, *_ = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+    assert "sys.path.append(str(Path(__file__).parents[2]))" in first.builder
+    assert first.builder.index("sys.path.append") < first.builder.index("import net")
+
+
 def test_a_script_that_exports_at_import_builds_its_own_model(tmp_path: Path) -> None:
     script = tmp_path / "export.py"
     script.write_text(f"import torch\n{NET}torch.onnx.export(Net(), ())\n")
@@ -365,6 +382,7 @@ def test_a_script_that_exports_at_import_builds_its_own_model(tmp_path: Path) ->
     assert f"{NET}\n\ndef build() -> object:" in copied.builder
     assert "return Net()" in copied.builder
     assert "torch.onnx" not in copied.builder
+    assert "sys.path" not in copied.builder
     assert "runpy.run_path" in source.builder
     assert "ARGUMENTS = ['--config', str(ROOT / 'a.yml')]" in source.builder
     assert str(tmp_path) not in source.builder
