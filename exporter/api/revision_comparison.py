@@ -19,6 +19,8 @@ from exporter.gate.accepted_contract import (
     WEIGHTS_FILE,
     describe_states,
     find_state_changes,
+    format_change,
+    make_finding,
 )
 from exporter.gate.approvals import (
     CODEOWNERS,
@@ -239,9 +241,30 @@ def compare_with_revision(
     )
     judged = [
         *(each for each in changed_states if each.kind is FindingKind.CONTRACT),
+        *_find_edited_outcomes(revision, branch, run, promised),
         *(_apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)),
     ]
     return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
+
+
+def _find_edited_outcomes(
+    revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
+) -> Iterator[GateFinding]:
+    """Yield each cell whose outcome is as before, and whose baseline on the branch has another one.
+
+    After the merge, that outcome would be the accepted one, and a loss that has it no finding.
+    """
+    before, after = revision.baseline.by_cell(), branch.baseline.by_cell()
+    gate = revision.manifest.project.gate
+    for cell, record in run.by_cell().items():
+        if cell not in before or cell not in promised:
+            continue
+        old, new, accepted = before[cell], extract_outcome(record), after.get(cell)
+        same = (strip_figures(old), strip_figures(new))
+        if str(old) == str(new) and (accepted is None or strip_figures(accepted) not in same):
+            change = format_change("outcome in the baseline", accepted and str(accepted), str(new))
+            policy = gate.find_policy(cell.model)
+            yield make_finding(FindingKind.CONTRACT, cell, change, policy)
 
 
 def _find_changed_defaults(

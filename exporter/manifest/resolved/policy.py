@@ -32,8 +32,9 @@ class FindingKind(StrEnum):
     """With `--against`: the entry has another source, other weights, options or data. The cells are
     proved, but for another model than the accepted one."""
     CONTRACT = "contract changed"
-    """The entry differs from the one with which the cells were accepted, or weights were initial
-    values and are loaded now. Blocks until it is accepted."""
+    """The entry differs from the one with which the cells were accepted, weights were initial
+    values and are loaded now, or with `--against` the branch's baseline has another outcome than
+    the result. Blocks until it is accepted."""
     WORSE = "worse failure"
     """The cell was red before, and fails now at an earlier stage or dies."""
     FLAKY = "flaky"

@@ -515,6 +515,30 @@ def test_the_baseline_of_the_branch_hides_no_regression() -> None:
     assert compare(GREEN, GREEN) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "accepted", "after"),
+    [
+        (GREEN, make_baseline(make_run(*RED)), "outcome in the baseline: fail at parity"),
+        (GREEN, make_baseline(make_run(GREEN[0])), "outcome in the baseline: none"),
+        (
+            [GREEN[0], make_record(CELLS[1], "xfail", check="axes")],
+            make_baseline(make_run(GREEN[0], make_record(CELLS[1], "fail", check="axes"))),
+            "outcome in the baseline: fail at parity (axes)",
+        ),
+        (GREEN, make_baseline(make_run(*GREEN)), ""),
+        (RED, make_baseline(make_run(*RED)), ""),
+    ],
+)
+def test_the_baseline_of_the_branch_prepares_no_later_loss(
+    before: list[Record], accepted: Baseline, after: str
+) -> None:
+    """After the merge, it is the accepted state: the loss itself would be as before."""
+    findings = compare(before, before, accepted)
+    assert [(each.kind, each.cell, each.before) for each in findings] == (
+        [(FindingKind.CONTRACT, CELLS[1], after)] if after else []
+    )
+
+
 def test_an_improvement_that_the_branch_accepts_is_no_finding() -> None:
     (finding,) = compare(RED, GREEN)
     assert finding.kind is FindingKind.FIXED
