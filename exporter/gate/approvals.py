@@ -95,8 +95,8 @@ class Reviewers:
                 others = f"{', '.join(names)}, whose members are unknown here"
                 reason = f"{', '.join(known)}, and the author cannot approve" if known else others
                 return (
-                    f"name another person for {path} in CODEOWNERS of the target branch: it has "
-                    f"only {reason}"
+                    f"let another person approve the commit, whom CODEOWNERS of the target branch "
+                    f"must name for {path}: it has only {reason}"
                 )
             persons.append(f"{needed} of {', '.join(able)}" if needed > 1 else " or ".join(able))
         if persons:

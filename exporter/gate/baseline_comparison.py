@@ -410,12 +410,12 @@ def accept_all(
     outcomes = []
     for cell, after in current.items():
         old = known.get(cell)
-        is_unchanged = (
-            old is not None
-            and strip_figures(old) == strip_figures(after)
-            and has_same_figures(old, after, policies[cell.model])
-        )
-        outcomes.append(old if old is not None and is_unchanged else after)
+        if old is None or strip_figures(old) != strip_figures(after):
+            outcomes.append(after)
+        elif has_same_figures(old, after, policies[cell.model]):
+            outcomes.append(old)
+        else:  # the reason belongs to the outcome
+            outcomes.append(after.model_copy(update={"reason": old.reason}))
     reasons = {**dict.fromkeys(known, ""), **before.dropped}
     dropped = {cell: text for cell, text in reasons.items() if cell not in current}
     return build_baseline(outcomes, {**before.models, **states}.__getitem__, dropped)

@@ -157,7 +157,10 @@ def test_each_file_needs_an_owner() -> None:
     assert both.find_approvers(["a.json", "b.json"]) == ("ann", "bob")
 
 
-NAME = f"name another person for {FILE} in CODEOWNERS of the target branch: it has only "
+NAME = (
+    "let another person approve the commit, whom CODEOWNERS of the target branch must name for "
+    f"{FILE}: it has only "
+)
 UNKNOWN = ", whose members are unknown here"
 ANYBODY = (
     "let another person with write permission approve the commit (if there is none: "

@@ -11,6 +11,7 @@ from exporter.gate.baseline_comparison import (
     _compare,
     _CurrentResults,
     accept_all,
+    accept_some,
     compare_results,
     find_drift,
 )
@@ -528,6 +529,19 @@ def test_figures_within_the_limits_keep_their_accepted_value() -> None:
         run = make_run(make_file_record(size, 100))
         updated = accept_all(accepted, extract_outcomes(run), accepted.models, DEFAULT_GATE)
         assert updated == make_baseline(run)
+
+
+def test_a_reason_remains_while_the_outcome_does() -> None:
+    """Also if the figures are new ones; another outcome has no reason."""
+    run = make_run(make_file_record(100_000, 100))
+    accepted = accept_some(make_baseline(run), extract_outcomes(run), {CELL: "see #12"}, {})
+    for record, reason in (
+        (make_file_record(200_000, 100), "see #12"),
+        (make_record(CELL, "fail"), ""),
+    ):
+        outcomes = extract_outcomes(make_run(record))
+        (updated,) = accept_all(accepted, outcomes, accepted.models, DEFAULT_GATE).cells
+        assert updated == outcomes[CELL].model_copy(update={"reason": reason})
 
 
 def test_a_flaky_cell_is_a_finding_until_it_is_accepted() -> None:
