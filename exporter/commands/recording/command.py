@@ -32,7 +32,11 @@ from exporter.commands.recording.recorder import (
     record_command,
     stage_entry,
 )
-from exporter.commands.recording.script_file import compare_file, rename_inputs
+from exporter.commands.recording.script_file import (
+    compare_file,
+    free_unknown_sizes,
+    rename_inputs,
+)
 from exporter.commands.recording.sources import (
     choose_settings,
     describe_configuration,
@@ -374,6 +378,7 @@ def _prove_files(
             print_line(f"{name}: {text}", wraps=True)
         update = {
             "inputs": rename_inputs(file, spec),
+            "outputs": free_unknown_sizes(file, spec),
             "weights": prepared.drawn_weights or spec.weights,
         }
         renamed = spec.model_copy(update=update)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from exporter.commands.recording.observation import FileInterface, FileTensor
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.call import Dim, Input, TensorSpec
+from exporter.manifest.resolved.model import Output
 
 
 def compare_file(file: FileInterface, exporter: str, spec: ModelSpec, proved: str) -> Iterator[str]:
@@ -41,6 +42,32 @@ def rename_inputs(file: FileInterface, spec: ModelSpec) -> tuple[Input, ...]:
         declared if tensor.name in known else declared.model_copy(update={"name": tensor.name})
         for tensor, declared in zip(file.inputs, spec.inputs, strict=True)
     )
+
+
+def free_unknown_sizes(file: FileInterface, spec: ModelSpec) -> tuple[Output, ...]:
+    """Return the outputs of an entry with the names of sizes that the file does not know.
+
+    TorchScript names such a size after a node, also if it is always the same. A run shows it. The
+    name of an axis of the inputs remains a failure of the proof.
+    """
+    known = {dim for each in file.inputs for dim in each.shape}
+    known |= {dim for each in spec.inputs for dim in each.shape}
+    if [each.name for each in file.outputs] != [each.name for each in spec.outputs]:
+        return spec.outputs
+    outputs = []
+    for tensor, declared in zip(file.outputs, spec.outputs, strict=True):
+        shape = declared.shape
+        if len(tensor.shape) == len(shape):
+            shape = tuple(
+                size if isinstance(promised, int) and _is_unknown(size, known) else promised
+                for size, promised in zip(tensor.shape, shape, strict=True)
+            )
+        outputs.append(declared.model_copy(update={"shape": shape}))
+    return tuple(outputs)
+
+
+def _is_unknown(size: Dim, known: Container[Dim]) -> bool:
+    return isinstance(size, str) and size.isidentifier() and size not in known
 
 
 def _compare_tensors(

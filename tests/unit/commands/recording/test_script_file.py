@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from exporter.commands.recording.observation import FileInterface, FileTensor
-from exporter.commands.recording.script_file import compare_file, rename_inputs
+from exporter.commands.recording.script_file import (
+    compare_file,
+    free_unknown_sizes,
+    rename_inputs,
+)
 from exporter.manifest.resolved.call import Fill, Input
 from exporter.manifest.resolved.model import Output
 from tests.unit.factory import make_spec
@@ -40,6 +44,24 @@ def test_a_proof_uses_the_names_that_torch_chose_and_not_those_in_another_order(
     assert rename("input.1", "onnx::Mul_1") == ["input.1", "onnx::Mul_1"]
     assert rename("mask", "x") == ["x", "mask"]
     assert rename("input.1") == ["x", "mask"]
+
+
+@pytest.mark.parametrize(
+    ("actual", "promised", "proved"),
+    [
+        (("LSTMhn_dim_1", 3), (1, 3), ("LSTMhn_dim_1", 3)),
+        (("batch", 3), (1, 3), (1, 3)),
+        ((2, 3), (1, 3), (1, 3)),
+        (("Reshape_dim_0", 3), ("twice", 3), ("twice", 3)),
+        (("Reshape_dim_0",), (1, 3), (1, 3)),
+    ],
+)
+def test_a_size_that_a_file_does_not_know_is_shown_by_runs(
+    actual: tuple[int | str, ...], promised: tuple[int | str, ...], proved: tuple[int | str, ...]
+) -> None:
+    file = FILE.model_copy(update={"outputs": (Y.model_copy(update={"shape": actual}),)})
+    spec = SPEC.model_copy(update={"outputs": (Output(name="y", shape=promised),)})
+    assert free_unknown_sizes(file, spec)[0].shape == proved
 
 
 def test_the_file_of_the_call_has_no_difference() -> None:
