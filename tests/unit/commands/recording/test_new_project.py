@@ -203,7 +203,9 @@ def test_projects_of_one_repository_share_a_workflow_at_its_root(tmp_path: Path)
         apply_changes(prepare(tmp_path / name).changes)
         assert {*list_actions(prepare(tmp_path / name)).values()} == {"unchanged"}
         assert not (tmp_path / name / ".github").exists()
-    job = yaml.safe_load(path.read_text())["jobs"]["onnx"]
+    job, comment = yaml.safe_load(path.read_text())["jobs"].values()
+    assert comment["steps"][0]["with"] == {"steps": "comment", "artifact": "exporter-*"}
+    assert (comment["needs"], job["permissions"]["pull-requests"]) == ("onnx", "read")
     assert job["strategy"]["matrix"]["folder"] == ["packages/vision", "packages/text"]
     action = job["steps"][1]["with"]
     assert action["folder"] == "${{ matrix.folder }}"
