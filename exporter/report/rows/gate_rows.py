@@ -287,7 +287,7 @@ def _build_finding_row(group: Sequence[GateFinding], facts: GateFacts, diff: str
         cells=tuple(map(str, cells)),
         after=_describe_state(group),
         message="; ".join(filter(None, (message, _describe_cost(group, facts)))),
-        fixes=text.fixes if text else (),
+        fixes=_select_fixes(text.fixes, group, facts) if text else (),
         shown_by=text.shown_by if text else "",
         cause=str(first.cause or ""),
         code=failure.code,
@@ -300,6 +300,14 @@ def _build_finding_row(group: Sequence[GateFinding], facts: GateFacts, diff: str
         decision=_find_decision(group, facts),
         diff=diff,
     )
+
+
+def _select_fixes(
+    fixes: Sequence[str], group: Sequence[GateFinding], facts: GateFacts
+) -> tuple[str, ...]:
+    """Return the fixes that the policy allows: another opset drops that of the cell."""
+    may_drop = all(_may_accept(each, facts) for each in group)
+    return tuple(each for each in fixes if may_drop or not each.startswith("opset "))
 
 
 def _find_worst(group: Sequence[GateFinding]) -> GateFinding:

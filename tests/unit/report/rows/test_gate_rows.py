@@ -19,7 +19,15 @@ from exporter.gate.finding import Cause, GateFinding, read_change
 from exporter.manifest import Action, FindingKind, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
 from exporter.manifest.resolved.policy import FINDINGS
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
-from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Stage, Status
+from exporter.records.record import (
+    INITIAL_WEIGHTS,
+    PROVED,
+    CheckResult,
+    Record,
+    Source,
+    Stage,
+    Status,
+)
 from exporter.report.pages.markdown import render_gate
 from exporter.report.rows.gate_rows import (
     FindingRow,
@@ -365,6 +373,16 @@ def test_an_expectation_is_shown_as_a_person_copies_it(
     for text in (render_gate(rows, BOTH.project), capsys.readouterr().out):
         assert "`expect = [{" in text
         assert "match = \"output 'y' is declared [batch,\"" in text
+
+
+def test_another_opset_is_no_fix_if_the_policy_lets_no_branch_drop_one() -> None:
+    fixes = (f"opset 17 (dynamo): {PROVED}", f"`dynamic = false`: {PROVED}")
+    message = f"only batch 3; {'; '.join(fixes)}"
+    record = make_record("net/18/cpu", "fail", check="axes", message=message, advice=fixes)
+    assert gate(record).findings[0].fixes == fixes
+    refused = gate(record, base=relax(accepted_here="block")).findings[0]
+    assert refused.fixes == fixes[1:]
+    assert "opset 17" not in refused.message
 
 
 GONE = make_manifest(OTHER)
