@@ -40,7 +40,10 @@ def load_weights(model: Model, spec: ModelSpec, folder: Path) -> None:
             Stage.SOURCE,
             f"{spec.source} is a ScriptFunction, which has no weights; remove `weights`",
         )
-    state = _read_state(folder / spec.weights, spec.weights, spec.weights_names)
+    try:
+        state = _read_state(folder / spec.weights, spec.weights, spec.weights_names)
+    except Failure as failure:  # the key gives the failure its code
+        raise Failure(failure.stage, f"`weights`: {failure.message}") from failure.__cause__
     with wrap_errors(Stage.SOURCE):
         try:
             model.load_state_dict(state, strict=True)

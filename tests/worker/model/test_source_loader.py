@@ -26,6 +26,7 @@ from exporter.worker.model.source_loader import (
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import apply_state
 from tests.traps.prove import export
+from tests.unit.factory import make_record
 from tests.worker.contracts import ROOT, make_contract
 
 
@@ -613,7 +614,8 @@ def test_a_file_that_is_no_checkpoint_is_described(
     (root / "w.pt").write_bytes(content)
     with pytest.raises(Failure, match=message) as caught:
         load_model(build_spec("w.pt"), root)
-    assert caught.value.stage is Stage.SOURCE
+    record = make_record("net/17/cpu", "error", stage=Stage.SOURCE, message=str(caught.value))
+    assert record.failure_code == "E-weights"
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
