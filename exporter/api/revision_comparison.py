@@ -115,7 +115,7 @@ def compare(
     root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
     git = Git(root, environment, "--against")
     with check_out(root, against, environment) as checkout:
-        state = _read_state(checkout, root)
+        state = _read_state(checkout, root, adds_baseline=path.exists())
         state = _replace_policy(state, checkout, git, against)
     state = _rename_models(state, manifest)
     reports = f"{state.manifest.project.reports}/{FOLDER}"
@@ -369,11 +369,14 @@ def _apply_acceptance(
             return None
 
 
-def _read_state(checkout: Checkout, root: Path) -> ProjectState:
+def _read_state(checkout: Checkout, root: Path, *, adds_baseline: bool) -> ProjectState:
     """Read the manifests and the baseline of a revision.
 
     Every entry must be valid, because an unknown promise could be weakened without a finding. A
-    revision without manifests, such as that of the first pull request, promises nothing.
+    revision without manifests, such as that of the first pull request, promises nothing. One
+    without a baseline has accepted nothing, so each cell of the first baseline is new.
+
+    `adds_baseline`: Whether the branch has a baseline.
     """
     try:
         project = load_settings(checkout.root)
@@ -402,7 +405,7 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
     name = path.relative_to(checkout.root).as_posix()
     if path.exists():
         baseline = read_baseline(path, f"{checkout.name}: {name}")
-    elif is_empty:
+    elif is_empty or adds_baseline:
         baseline = Baseline()
     else:
         message = f"{checkout.name}: has no {name}; accept its results first"

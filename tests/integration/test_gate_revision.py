@@ -321,6 +321,7 @@ def test_a_revision_without_baseline_history_or_valid_manifests_is_an_error(bran
     run_git(branch, "commit", "-qm", "unrelated")
     code, _, errors = run_gate(branch)
     assert (code, "no common commit" in errors, "fetch-depth: 0" in errors) == (4, True, True)
+    shutil.rmtree(branch / "reports/baseline")
     code, _, errors = run_gate(branch, "unrelated")
     assert (code, "has no reports/baseline;" in errors) == (1, True)
     (branch / "manifests/net.toml").write_text(MANIFEST.replace("format = 1", "format = ["))
@@ -328,6 +329,20 @@ def test_a_revision_without_baseline_history_or_valid_manifests_is_an_error(bran
     (branch / "manifests/net.toml").write_text(MANIFEST)
     code, _, errors = run_gate(branch, "unrelated")
     assert (code, "manifests/net.toml:" in errors) == (5, True), errors
+
+
+@pytest.mark.parametrize("status", [Status.PASS, Status.FAIL])
+def test_the_first_baseline_of_a_project_has_only_new_cells(branch: Path, status: Status) -> None:
+    run_git(branch, "checkout", "-q", "main")
+    run_git(branch, "rm", "-qr", "reports/baseline")
+    commit(branch, "no baseline")
+    run_git(branch, "checkout", "-qb", "first")
+    accept(branch, status)
+    commit(branch, "the first baseline")
+    code, output, errors = run_gate(branch)
+    is_red = status is Status.FAIL
+    assert (code, "2 new" in output) == (int(is_red), True), output + errors
+    assert ("new cell, red" in output) == is_red, output
 
 
 def test_a_project_in_a_new_folder_has_only_new_cells(branch: Path) -> None:
