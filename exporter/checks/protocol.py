@@ -163,19 +163,12 @@ def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
     Raises:
         DamagedSample: if a file is missing, unexpected or unreadable.
     """
-    paths = {item.name: folder / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
-    absent = {item.name for item in spec.inputs if item.optional and not paths[item.name].exists()}
-    expected = {"input": len(spec.inputs) - len(absent), "output": len(spec.outputs)}
-    for kind, count in expected.items():
-        actual = len(list(folder.glob(f"{kind}_*.pb")))
-        if actual != count:
-            raise DamagedSample(f"{folder.name} has {actual} {kind}s, the contract has {count}")
-    inputs = {name: _read_tensor(path) for name, path in paths.items() if name not in absent}
+    inputs = read_inputs(folder, spec)
     outputs = list(enumerate(spec.outputs))
     has_ties = (folder / "tied_0.pb").exists()
     return SampleData(
         inputs=inputs,
-        outputs=tuple(_read_value(folder / f"output_{index}.pb", item) for index, item in outputs),
+        outputs=read_outputs(folder, spec),
         float64_outputs=tuple(
             _read_float64_value(folder / f"float64_{index}.pb", item) for index, item in outputs
         ),
@@ -190,6 +183,36 @@ def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
             for number in range(len(list(folder.glob("rounded*_0.pb"))))
         ),
     )
+
+
+def read_inputs(folder: Path, spec: ModelSpec) -> dict[str, Array]:
+    """Read the inputs of one sample, without its outputs, which may be large.
+
+    Raises:
+        DamagedSample: as `read_sample`.
+    """
+    paths = {item.name: folder / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
+    absent = {item.name for item in spec.inputs if item.optional and not paths[item.name].exists()}
+    _require_count(folder, "input", len(spec.inputs) - len(absent))
+    return {name: _read_tensor(path) for name, path in paths.items() if name not in absent}
+
+
+def read_outputs(folder: Path, spec: ModelSpec) -> tuple[OnnxValue, ...]:
+    """Read PyTorch's outputs of one sample in their own dtypes.
+
+    Raises:
+        DamagedSample: as `read_sample`.
+    """
+    _require_count(folder, "output", len(spec.outputs))
+    return tuple(
+        _read_value(folder / f"output_{index}.pb", item) for index, item in enumerate(spec.outputs)
+    )
+
+
+def _require_count(folder: Path, kind: str, count: int) -> None:
+    actual = len(list(folder.glob(f"{kind}_*.pb")))
+    if actual != count:
+        raise DamagedSample(f"{folder.name} has {actual} {kind}s, the contract has {count}")
 
 
 def _read_selection(folder: Path, index: int) -> SelectionData | None:

@@ -282,6 +282,18 @@ class KeepsMean(nn.Module):
         return x + float(x.mean()) * 0
 
 
+class ManyNumbers(nn.Module):
+    """A slow model with many numbers and a condition on the smallest ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones((1 << 20) + 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.weight[0] + min(0, 50, 100, 1000, 2000)
+        return y + 1 if 20 < x.shape[0] < 40 else y
+
+
 class HighBranch(nn.Module):
     """Has another branch for numbers that no sample has, or for half of them."""
 

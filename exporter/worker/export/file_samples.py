@@ -32,7 +32,7 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, count_weights, run_model
 from exporter.worker.reference.model_path import ModelPath
-from exporter.worker.reference.noise import is_repeatable, read_call
+from exporter.worker.reference.noise import is_repeatable, read_input_tensors
 from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.reference.reference_run import run_further_sets
 from exporter.worker.torch_private import internals
@@ -175,7 +175,8 @@ def _list_equal_values(
             values.setdefault(line, set()).add(result)
         return result
 
-    calls = [read_call(folder.sample(each.index), spec)[0] for each in known if not each.error]
+    sound = (each for each in known if not each.error)
+    calls = [read_input_tensors(folder.sample(each.index), spec) for each in sound]
     if spec.inputs_from is None:
         draws = (create_draw_set(spec, seed, known[0].axes) for seed in range(_VALUE_DRAWS))
         calls += [draw_inputs(spec, draw, opset_export.root) for draw in draws]

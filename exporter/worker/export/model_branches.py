@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from math import inf
 
 from exporter.worker.export.attempts import OpsetExport
 from exporter.worker.export.size_terms import MOST_SAMPLES
@@ -33,6 +32,8 @@ _LARGE_SIZES = (65, 101, 257, 513, 1025)
 _LARGE, _MANY_WEIGHTS = 1 << 17, 1 << 20
 #: Runs of PyTorch after a warning of the tracer, for a slow and for a fast model.
 _FEW_RUNS, _RUNS = 8, 160
+#: What the runs of an axis after a warning may take, in units of `measure_run`: about 4 seconds.
+_MOST_COST = 4096.0
 #: Runs without a warning, while they take no more than the sweep.
 _QUIET_RUNS = 16
 #: Runs for each axis, however slow: the export of such a model takes longer.
@@ -92,7 +93,7 @@ def _choose_sizes(
     is_slow = count_elements(spec, declared) > _LARGE or weights > _MANY_WEIGHTS
     limit = max(_LARGE, count_elements(spec, declared))
     seen = {frozenset(first.instructions)}
-    budget = inf if is_warned else float(SWEEP_RUNS)
+    budget = _MOST_COST if is_warned else float(SWEEP_RUNS)
     if is_warned and not is_slow:
         others = (sizes for sizes in known[1:] if count_elements(spec, sizes) <= limit)
         seen |= {frozenset(_follow(opset_export, sizes).instructions) for sizes in others}
@@ -143,7 +144,11 @@ def _list_sizes(constants: set[int], example: int, *, is_warned: bool) -> Iterat
     A larger number is more often a limit than a number of heads or of dimensions.
     """
     numbers = sorted(constants, reverse=True)
-    around = (number + shift for number in numbers for shift in (-1, 0, 1))
+    # A size beyond a number shows both `n > number` and `n >= number`.
+    above, below = ([number + shift for number in numbers] for shift in (1, -1))
+    pairs = zip(numbers, above, below, strict=True)
+    beyond = [high if number >= example else low for number, high, low in pairs]
+    around = (*beyond, *numbers, *above, *below)
     near = dict.fromkeys(size for size in around if size > 3 and size != example)
     yield from near
     small = {*range(_LAST_SMALL_SIZE + 1)} if is_warned else {_LAST_SMALL_SIZE}

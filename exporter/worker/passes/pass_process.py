@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from exporter.checks.protocol import read_sample
+from exporter.checks.protocol import read_inputs
 from exporter.core.import_object import load_attribute
 from exporter.manifest import FilePass, ModelSpec
 from exporter.worker.process.observed_call import CallReport, observe_call
@@ -29,7 +29,7 @@ def run_pass(
             raise TypeError(f"{file_pass.call} is a {kind}, expected a function")
         arguments: dict[str, Any] = dict(file_pass.arguments)
         if "samples" in inspect.signature(function).parameters:
-            tables = [read_sample(path, spec).inputs for path in samples]
+            tables = [read_inputs(path, spec) for path in samples]
             arguments["samples"] = [{n: a.copy() for n, a in table.items()} for table in tables]
         function(source, target, **arguments)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from exporter.checks.comparison.compare_arrays import measure_scale
-from exporter.checks.protocol import read_sample
+from exporter.checks.protocol import read_inputs, read_outputs
 from exporter.checks.sample_checks import MIN_ROWS, hash_table_parts
 from exporter.jobs import JobFolder, Sample, TableParts
 from exporter.manifest import ModelSpec
@@ -34,6 +34,8 @@ LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 #: Noise grows with the scale of a sample up to this factor. If an output cancels at one size, its
 #: relative error there says nothing about larger outputs.
 _SCALE_RANGE = 4.0
+#: Number of elements that are compared at once.
+_BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +153,18 @@ def _compute_change(output: Returned, other_output: Returned) -> float:
         share = 1.0
         if item.is_floating_point():
             share = _compute_distance(item, other) / (_compute_tensor_scale(item) or 1.0)
-            if not torch.equal(item.isfinite(), other.isfinite()):
+            if not _are_finite_alike(item, other):
                 share = max(share, 1.0)
         changes.append(share)
     return max(changes)
 
 
 def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    is_same = tensor.dtype is other.dtype
-    return is_same and bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
+    if tensor.dtype is not other.dtype:
+        return False
+    if tensor.shape == other.shape and torch.equal(tensor, other):  # ends at the first difference
+        return True
+    return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
 
 
 def compute_noise(
@@ -215,9 +220,10 @@ def _compute_output_noise(
             if item.shape != exact_item.shape:
                 return None, "it has another shape in float64"
             scale = _compute_tensor_scale(exact_item)
-            # An element above the scale, such as a mask, counts relative to its own magnitude.
-            errors = (item.double() - exact_item).abs() / exact_item.abs().clamp(min=scale)
-            noise_of_sample = max(noise_of_sample, _find_largest(errors) if scale else 0.0)
+            if scale:
+                noise_of_sample = max(
+                    noise_of_sample, _compute_largest_share(item, exact_item, scale)
+                )
         # A smaller sample has the same error as a smaller share of the largest scale.
         if largest:
             noise = max(noise, noise_of_sample * compute_largest_scale(exact) / largest)
@@ -268,7 +274,7 @@ def is_rounding(outputs: Outputs, others: Outputs, usual_scales: Sequence[float]
             is_float = item.is_floating_point()
             if not is_float and not torch.equal(item, other_item):
                 return False
-            if is_float and not torch.equal(item.isfinite(), other_item.isfinite()):
+            if is_float and not _are_finite_alike(item, other_item):
                 return False
     wide = tuple(widen_output(other) for other in others)
     return all(share is None for share in compute_noise([(outputs, wide)], usual_scales).large)
@@ -295,8 +301,11 @@ def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[
         for declared, exact in _pair_items(columns):
             name = name or str(declared.dtype).removeprefix("torch.")
             if declared.is_floating_point() and declared.shape == exact.shape:
+                total += declared.numel()
+                if _is_finite(declared):
+                    continue
                 overflows = ~declared.isfinite() & exact.isfinite()
-                count, total = count + int(overflows.sum()), total + overflows.numel()
+                count += int(overflows.sum())
                 largest = max(largest, _find_largest(exact[overflows].abs()))
         text = (
             f"{name} overflows in PyTorch: {count} of {total} elements are Inf or NaN, but float64 "
@@ -316,8 +325,29 @@ def _pair_items(
     ]
 
 
+def _compute_largest_share(declared: torch.Tensor, exact: torch.Tensor, scale: float) -> float:
+    """Return the largest finite error relative to a scale.
+
+    An element above the scale, such as a mask, counts relative to its own magnitude.
+    """
+    largest = 0.0
+    for values, wide in _divide(declared, exact):
+        errors = wide - values
+        largest = max(largest, _find_largest(errors.abs_().div_(wide.abs().clamp_(min=scale))))
+    return largest
+
+
 def _compute_distance(tensor: torch.Tensor, other: torch.Tensor) -> float:
-    return _find_largest((tensor.double() - other.double()).abs())
+    """Return the largest finite difference in float64."""
+    pairs = _divide(tensor, other)
+    return max((_find_largest((one.double() - two).abs_()) for one, two in pairs), default=0.0)
+
+
+def _divide(
+    tensor: torch.Tensor, other: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield both tensors of one shape in blocks that stay in the processor's cache."""
+    yield from zip(tensor.flatten().split(_BLOCK), other.flatten().split(_BLOCK), strict=True)
 
 
 def _find_largest(magnitudes: torch.Tensor) -> float:
@@ -327,8 +357,20 @@ def _find_largest(magnitudes: torch.Tensor) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
+def _is_finite(tensor: torch.Tensor) -> bool:
+    """Return whether all elements are numbers; a sum is many times faster than a look at each."""
+    return bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all())
+
+
+def _are_finite_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether NaN and Inf are at equal positions of both."""
+    if _is_finite(tensor) and _is_finite(other):
+        return True
+    return torch.equal(tensor.isfinite(), other.isfinite())
+
+
 def has_nan(output: Returned) -> bool:
-    return any(bool(item.isnan().any()) for item in list_items(output))
+    return any(not _is_finite(item) and bool(item.isnan().any()) for item in list_items(output))
 
 
 #: Maximum number of lengths, because each one adds two input sets.
@@ -379,17 +421,25 @@ def list_table_lengths(model: Model) -> tuple[int, ...]:
 
 #: Elements of an output that are enough to measure its largest error.
 _ENOUGH = 64
+#: Elements of all outputs after which a few samples are enough: each run in float64 is slow.
+_MANY, _FEW = 1 << 24, 4
 
 
 def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) -> list[int]:
     """Return the rising indices of the smallest samples with enough elements of every float output.
 
+    If the model has a large output, too, a few samples are enough for a small one.
+
     `inputs`, `outputs`: Those of each sample that PyTorch runs on.
     """
     sizes = [_count_elements(tensors.values()) for tensors in inputs]
     chosen: list[int] = []
+    count = 0
     for index in sorted(range(len(inputs)), key=lambda index: (sizes[index], index)):
         chosen.append(index)
+        count += _count_elements(outputs[index])
+        if len(chosen) == _FEW and count >= _MANY:
+            break
         columns = zip(*(outputs[each] for each in chosen), strict=True)
         if all(
             _count_elements(column) >= _ENOUGH
@@ -402,15 +452,19 @@ def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) 
 
 def read_call(path: Path, spec: ModelSpec) -> tuple[Tensors, Outputs]:
     """Return the inputs and PyTorch's outputs of a stored sample."""
-    data = read_sample(path, spec)
+    return read_input_tensors(path, spec), tuple(map(from_value, read_outputs(path, spec)))
+
+
+def read_input_tensors(path: Path, spec: ModelSpec) -> Tensors:
+    """Return the inputs of a stored sample."""
+    arrays = read_inputs(path, spec)
     inputs = {
-        item.name: from_numpy(data.inputs[item.name], is_complex=item.is_complex)
+        item.name: from_numpy(arrays[item.name], is_complex=item.is_complex)
         for item in spec.inputs
-        if item.name in data.inputs
+        if item.name in arrays
     }
     # The values do not depend on the export device.
-    inputs = {name: tensor.to(spec.export_device) for name, tensor in inputs.items()}
-    return inputs, tuple(map(from_value, data.outputs))
+    return {name: tensor.to(spec.export_device) for name, tensor in inputs.items()}
 
 
 def run_again(

@@ -18,6 +18,7 @@ import torch
 from exporter.checks.protocol import (
     SelectionData,
     hash_sample,
+    read_outputs,
     read_sample,
     write_float64_outputs,
     write_rounded_outputs,
@@ -50,6 +51,7 @@ from exporter.worker.reference.noise import (
     is_rounding,
     merge_noise,
     read_call,
+    read_input_tensors,
     widen_output,
 )
 from exporter.worker.reference.operator_calls import create_mode
@@ -270,11 +272,17 @@ class _Reviewer:
         pair = [hide_masked_values(self.spec, inputs, each) for each in (outputs, others)]
         return is_rounding(pair[0], pair[1], usual_scales)
 
+    def read_outputs(self, sample: Sample) -> Outputs:
+        """Return the stored outputs of a sample."""
+        values = read_outputs(self.folder.sample(sample.index), self.spec)
+        return tuple(map(from_value, values))
+
     def list_samples(self, reference: Reference) -> Iterator[tuple[Sample, Tensors]]:
         """Yield each sample that PyTorch runs on, with its inputs."""
         for sample in reference.samples:
             if not sample.error:
-                yield sample, read_call(self.folder.sample(sample.index), self.spec)[0]
+                path = self.folder.sample(sample.index)
+                yield sample, read_input_tensors(path, self.spec)
 
 
 def is_worth_review(record: Record, reference: Reference) -> bool:
@@ -374,7 +382,7 @@ def _estimate_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
     modes += [partial(round_differently, seed) for seed in range(1, _ROUNDINGS)]
     budget, omitted = float(_MOST_COST), 0
     for number, (sample, inputs) in enumerate(tried):
-        _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
+        outputs = reviewer.read_outputs(sample)
         hidden = hide_masked_values(reviewer.spec, inputs, outputs)
         usual = tuple(widen_output(each) for each in hidden)
         cost = _RunCost()
@@ -450,7 +458,7 @@ def _review_special_samples(
         if (sample.special or is_swept) and has_hidden_steps:
             del samples[sample.index]
         elif sample.special in ("constant", "rising") or (sample.special and has_steps):
-            _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
+            outputs = reviewer.read_outputs(sample)
             exact = run_in_float64(float64_model, reviewer.spec, inputs)
             # Without a signal, such as equal values less their mean, the output is rounding.
             has_signal = all(

@@ -246,7 +246,7 @@ def test_a_line_that_reads_a_size_only_in_the_trace_needs_one_run(
         return SimpleNamespace(has_failed=False, has_branch=False, instructions=set())
 
     monkeypatch.setattr(file_samples, "find_frame_line", lambda *_: line)
-    monkeypatch.setattr(file_samples, "read_call", lambda *_: ({}, ()))
+    monkeypatch.setattr(file_samples, "read_input_tensors", lambda *_: {})
     monkeypatch.setattr(file_samples.model_branches, "follow_inputs", follow)
     spec = declare_picture("Square")
     known = [

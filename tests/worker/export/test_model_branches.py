@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from exporter.records.record import UNPROVED_PREFIX, Record, Status
+from exporter.worker.export import model_branches
 from exporter.worker.process import followed_code
 from tests.traps.branches import BRANCHES
 from tests.traps.prove import export, make_record
@@ -32,6 +34,19 @@ def test_sizes_without_a_branch_are_not_named(tmp_path: Path) -> None:
     # Each of the many sizes after a warning would need a run.
     (record,) = export(make_contract("KeepsSize", "x [n, m] -> y [n, m]", opsets=(17,)), tmp_path)
     assert not [note for note in record.notes if "a branch of the model" in note]
+
+
+@pytest.mark.parametrize(("cost", "status"), [(4096.0, Status.FAIL), (0.0, Status.PASS)])
+def test_each_number_of_a_slow_model_gets_a_size_before_any_gets_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, status: Status
+) -> None:
+    monkeypatch.setattr(model_branches, "_MOST_COST", cost)
+    spec = make_contract("ManyNumbers", "x [batch, 4] -> y [batch, 4]", opsets=(17,))
+    (record,) = export(spec, tmp_path)
+    assert record.status is status
+    (text,) = (note for note in record.notes if "sizes of axis 'batch'" in note)
+    untried, total = map(int, re.findall(r"(\d+) of (\d+) sizes", text)[0])
+    assert total - untried == (8 if cost else 4)
 
 
 def test_values_that_are_equal_in_all_draws_are_named(tmp_path: Path) -> None:

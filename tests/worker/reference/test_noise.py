@@ -227,6 +227,27 @@ def test_integers_need_no_float64() -> None:
     assert choose_first_samples(inputs, outputs) == [1]
 
 
+def test_a_small_output_beside_a_large_one_has_few_samples() -> None:
+    inputs, small = build_samples(1, 1, 1, 1, 1, 1)
+    wide = torch.zeros(1 << 22)
+    assert choose_first_samples(inputs, [(*each, wide[:64]) for each in small]) == [*range(6)]
+    assert choose_first_samples(inputs, [(*each, wide) for each in small]) == [*range(4)]
+
+
+def test_blocks_find_the_largest_error() -> None:
+    exact = torch.ones(100_000, dtype=torch.float64)
+    declared = exact.float()
+    declared[70_000], declared[1], declared[2] = 1.0 + 2**-20, NAN, math.inf
+    (share,) = compute_noise([((declared,), (exact,))]).shares
+    assert share == 2**-20
+    assert describe_overflow([((declared,), (exact,))])[0].startswith(
+        "float32 overflows in PyTorch: 2 of 100000 elements"
+    )
+    assert "differs by 9.5e-07" in describe_difference(
+        make_contract("Affine"), (declared[3:],), (exact.float()[3:],)
+    )
+
+
 def test_an_expensive_sample_has_no_float64_outputs_at_first(tmp_path: Path) -> None:
     reference = run_reference(WIDE, tmp_path)
     measured = {sample.name: sample.exact for sample in reference.samples}

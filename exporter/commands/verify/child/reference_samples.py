@@ -10,7 +10,7 @@ import numpy as np
 
 from exporter.checks.comparison.compare_arrays import measure_scale
 from exporter.checks.comparison.tolerance import PRECISIONS, is_float
-from exporter.checks.protocol import CheckedFile, read_sample, write_sample
+from exporter.checks.protocol import CheckedFile, read_outputs, write_sample
 from exporter.checks.reference_choices import find_choices
 from exporter.commands.verify.child.file_inputs import DrawnSet
 from exporter.jobs import JobFolder, Reference, Sample
@@ -75,7 +75,7 @@ class ReferenceSamples:
         for index, drawn in enumerate(self.sets):
             if index in known:
                 folder = checked.folder.sample(index)
-                outputs = read_sample(folder, checked.spec).outputs
+                outputs = read_outputs(folder, checked.spec)
                 choices = find_choices(self.reference, drawn.inputs)
                 has_any |= choices.write(folder, outputs, self.order)
         return has_any
