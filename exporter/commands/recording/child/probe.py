@@ -358,6 +358,7 @@ class _Prober:
         if problem := self._find_export_branch(leaves):
             return ProbeResult(problem=problem)
         self._ranks = [leaf.dim() for _, leaf in leaves]
+        self._results[self._base] = tuple(tuple(leaf.shape) for _, leaf in leaves)
         units = self._find_units()
         self._name_units(units)
         inputs = [list[Dim](shape) for shape in self._base]
@@ -455,6 +456,13 @@ class _Prober:
         rows: dict[str, int] = {}
         chosen = InputSet(name="declared", kind="declared", sizes={})
         tensors = draw_inputs(self._spec, chosen, self._root)
+        indices = {
+            name: tensor
+            for name, tensor in tensors.items()
+            if not (tensor.is_floating_point() or tensor.dtype is torch.bool)
+        }
+        if not indices:
+            return rows
         calls: list[tuple[torch.Tensor, int]] = []
 
         def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -465,14 +473,12 @@ class _Prober:
 
         with FunctionMode(record):
             call_model(self._model, self._spec, tensors)
-        for name, tensor in tensors.items():
-            if tensor.is_floating_point() or tensor.dtype is torch.bool:
-                continue
+        for name, tensor in indices.items():
             counts = [
                 count
-                for indices, count in calls
-                if indices.numel() == tensor.numel()
-                and torch.equal(indices.flatten().long(), tensor.flatten().long())
+                for used, count in calls
+                if used.numel() == tensor.numel()
+                and torch.equal(used.flatten().long(), tensor.flatten().long())
             ]
             if counts:
                 rows[name] = min(counts)

@@ -82,6 +82,13 @@ class Bag(nn.Module):
         return self.bag(items)
 
 
+class Counted(nn.Module):
+    def forward(self, x):
+        with open(__file__ + ".sizes", "a") as file:
+            print(x.numel(), file=file)
+        return x + 1
+
+
 class Best(nn.Module):
     def forward(self, image):
         assert image.shape[1] == 3
@@ -323,6 +330,13 @@ def test_a_number_of_pixels_limits_height_and_width(tmp_path: Path) -> None:
 def test_a_smallest_size_is_not_the_observed_one(tmp_path: Path) -> None:
     result = run(tmp_path, "Long", '{ name = "wave", shape = [2, 800] }')
     assert result.axes == {"batch": {}, "length": {"min": 96}}
+
+
+def test_a_model_of_floats_runs_once_at_its_sizes(tmp_path: Path) -> None:
+    result = run(tmp_path, "Counted", '{ name = "x", shape = [2, 3] }')
+    assert (result.problem, result.rows) == ("", {})
+    (log,) = tmp_path.rglob("*.sizes")
+    assert log.read_text().split().count("6") == 2  # the second with other values
 
 
 def test_a_bag_of_embeddings_has_rows(tmp_path: Path) -> None:
