@@ -79,6 +79,8 @@ _ALLOWED = frozenset(
 #: Fixed hashes, because exporters iterate over sets. No buffer, to keep all output of a crash.
 #: `torch.cuda.is_available()` asks NVML: after a question to the driver, no fork can use the GPU.
 #: ONNX Runtime would write a database in the home folder and send events to its maker.
+#: glibc would return the memory of each large tensor, and Linux clear it for the next one: a sixth
+#: of the CPU seconds of a model with outputs of 50 MB.
 _FIXED = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -89,6 +91,8 @@ _FIXED = {
     "PYTHONUNBUFFERED": "1",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "ORT_DISABLE_TELEMETRY": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
 #: One locale and one time zone: C libraries and child processes read them, which no hook sees.
 #: A project that lists such a variable gets its own value.

@@ -106,6 +106,11 @@ def test_the_locale_and_the_time_zone_are_the_same_unless_they_are_listed() -> N
     assert digest_variables(parent, ["TZ"]) != digest_variables({}, ["TZ"])
 
 
+def test_memory_of_large_tensors_stays_in_the_process() -> None:
+    variables = make_worker_environment({})
+    assert {variables[f"MALLOC_{name}_THRESHOLD_"] for name in ("MMAP", "TRIM")} == {str(1 << 30)}
+
+
 def test_telemetry_is_off() -> None:
     assert make_worker_environment({"ORT_DISABLE_TELEMETRY": "0"})["ORT_DISABLE_TELEMETRY"] == "1"
 
