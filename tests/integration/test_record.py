@@ -454,6 +454,27 @@ def test_threads_written_weights_and_a_failed_export_are_observed(
     assert "aten::lgamma" in names["Failing"].export_error
 
 
+BRANCHING = """
+import torch
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x):
+        return x * 0 if float(x.sum()) > 1e9 else x + 1
+
+
+torch.onnx.export(Branching(), (torch.rand(2, 4),), "branching.onnx", opset_version=17)
+"""
+
+
+def test_the_cause_and_the_fix_of_a_failed_export_are_named(root: Path) -> None:
+    (root / "branching.py").write_text(BRANCHING)
+    ran = run_exporter(root, "record", "--yes", "--", sys.executable, "branching.py")
+    (cause,) = (line for line in ran.stderr.splitlines() if "own export failed" in line)
+    assert "Could not guard on data-dependent expression" in cause
+    assert "    fix: ship the file of `exporter export`, which passes here\n" in ran.stderr
+
+
 CHILDREN = """
 import multiprocessing, sys
 import torch

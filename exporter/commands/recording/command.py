@@ -242,6 +242,8 @@ def _list_problems(
     with tempfile.TemporaryDirectory(prefix="exporter-record-") as build:
         records = _show(prepared, contracts, project, starter, build)
         problems = {each.status.value for each in records if not each.status.is_green}
+        if observation.export_error and not problems:
+            print_error("    fix: ship the file of `exporter export`, which passes here")
         if len(contracts) == 1:
             proved = ProvedEntry(spec=contracts[0], records=records, build=Path(build))
             proofs = _prove_files(observation, prepared, proved, project, starter)

@@ -153,7 +153,7 @@ def _compute_change(output: Returned, other_output: Returned) -> float:
         share = 1.0
         if item.is_floating_point():
             share = _compute_distance(item, other) / (_compute_tensor_scale(item) or 1.0)
-            if not _are_finite_alike(item, other):
+            if not _is_finite_where(item, other):
                 share = max(share, 1.0)
         changes.append(share)
     return max(changes)
@@ -274,7 +274,7 @@ def is_rounding(outputs: Outputs, others: Outputs, usual_scales: Sequence[float]
             is_float = item.is_floating_point()
             if not is_float and not torch.equal(item, other_item):
                 return False
-            if is_float and not _are_finite_alike(item, other_item):
+            if is_float and not _is_finite_where(item, other_item):
                 return False
     wide = tuple(widen_output(other) for other in others)
     return all(share is None for share in compute_noise([(outputs, wide)], usual_scales).large)
@@ -347,7 +347,9 @@ def _divide(
     tensor: torch.Tensor, other: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield both tensors of one shape in blocks that stay in the processor's cache."""
-    yield from zip(tensor.flatten().split(_BLOCK), other.flatten().split(_BLOCK), strict=True)
+    first, second = tensor.flatten(), other.flatten()
+    for start in range(0, len(first), _BLOCK):
+        yield first[start : start + _BLOCK], second[start : start + _BLOCK]
 
 
 def _find_largest(magnitudes: torch.Tensor) -> float:
@@ -362,8 +364,8 @@ def _is_finite(tensor: torch.Tensor) -> bool:
     return bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all())
 
 
-def _are_finite_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether NaN and Inf are at equal positions of both."""
+def _is_finite_where(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether a tensor has numbers exactly where the other one has."""
     if _is_finite(tensor) and _is_finite(other):
         return True
     return torch.equal(tensor.isfinite(), other.isfinite())

@@ -462,7 +462,10 @@ def _describe_error(error: BaseException) -> str:
     """
     while error.__cause__ is not None:
         error = error.__cause__
-    text = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
+    text = f"{type(error).__name__}: {error}".strip()
+    line = text.partition("\n")[0]
+    # A line that ends with a colon says nothing without its list.
+    text = (" ".join(text.split()) if line.endswith(":") else line)[:300]
     package, _, rest = str(getattr(error, "name", "")).partition(".")
     if isinstance(error, ModuleNotFoundError) and rest:
         places = [*getattr(sys.modules.get(package), "__path__", ())]
