@@ -190,4 +190,4 @@ def _print_accepted(acceptance: Acceptance, cells: Collection[CellId]) -> None:
     red = sum(record.status.is_red and record.cell in cells for record in acceptance.run.records)
     accepted = pluralize(len(cells), "cell") + (f", {red} of them red" if red else "")
     print_line(f"accepted {accepted}: {acceptance.manifest.project.reports}/{FOLDER}")
-    print_file_notes(acceptance.manifest, os.environ)
+    print_file_notes(acceptance.manifest, os.environ, acceptance.run.records)

@@ -242,6 +242,20 @@ def test_manifests_of_the_revision_may_name_ignored_files(branch: Path) -> None:
 WITH_WEIGHTS = MANIFEST + 'weights = "weights.bin"\ntolerance = { atol = 1e-6 }\n'
 
 
+def test_a_file_that_the_model_reads_has_a_note_when_git_ignores_it(branch: Path) -> None:
+    for name in ("own.bin", "version.py", "kept.json"):
+        (branch / "manifests" / name).touch()
+    (branch / ".gitignore").write_text("*.bin\nversion.py\n")
+    sources = [f"manifests/{name}" for name in ("own.bin", "version.py", "kept.json")]
+    write_results(branch, sources=sources)
+    note = "note: manifests/own.bin: git ignores it, so CI does not have it for 1 model (net); see"
+    for command in ("baseline", "gate"):
+        errors = run_exporter(branch, command).stderr
+        assert note in errors
+        assert errors.count("git ignores it") == 1
+    assert "git ignores it" not in run_exporter(branch, "gate", CI="true").stderr
+
+
 def test_weights_that_neither_the_revision_nor_the_branch_has_are_no_problem_of_the_revision(
     branch: Path,
 ) -> None:

@@ -98,7 +98,7 @@ def gate(
     else:
         github.annotate(github.describe_gate(result), project_root)
         show_findings(gate=rows)
-        print_file_notes(manifest, os.environ)
+        print_file_notes(manifest, os.environ, result.current.run.records)
     if result.is_passed and manifest.problems:
         return ExitCode.MANIFEST
     return ExitCode.OK if result.is_passed else ExitCode.RED

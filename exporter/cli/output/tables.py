@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exporter.cache.states import MODULES
 from exporter.cli.output.terminal import (
     choose_color,
     find_width,
@@ -293,11 +295,16 @@ def _count_models(names: Collection[str]) -> str:
     return f"{pluralize(len(names), 'model')} ({join_names([*names])})"
 
 
-def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[str]:
+def describe_ignored_files(
+    manifest: Manifest, environment: Mapping[str, str], records: Iterable[Record] = ()
+) -> Iterator[str]:
     """Yield a note for each data file that CI does not have, because git ignores it.
 
     With `weights_sha256` the entry says which file CI has to fetch, so there is no note. There is
     none in CI either: a file that is there was fetched, and a missing one is a problem.
+
+    `records`: Results, whose models may have read a checkpoint that the entry does not name. A
+    module is none, because an installation may write it again.
     """
     if environment.get("CI"):
         return
@@ -307,6 +314,14 @@ def describe_ignored_files(manifest: Manifest, environment: Mapping[str, str]) -
             continue
         for name in spec.data_files:
             models.setdefault(name, {})[spec.id] = None
+    for record in records:
+        model = record.cell.model
+        named = manifest.by_id[model].data_files if model in manifest.by_id else ()
+        for source in record.sources:
+            # Another state than a hash is that of a folder, of a link or of a missing file.
+            is_data = re.fullmatch("[0-9a-f]{64}", source.state) and source.file not in named
+            if is_data and Path(source.file).suffix not in MODULES:
+                models.setdefault(source.file, {})[model] = None
     root = Path(manifest.project.root)
     for name in list_ignored_files(root, models.keys(), environment):
         yield (
@@ -321,8 +336,10 @@ def print_ignored_files(root: Path, environment: Mapping[str, str]) -> None:
         print_file_notes(load_project(root, keep_invalid=True), environment)
 
 
-def print_file_notes(manifest: Manifest, environment: Mapping[str, str]) -> None:
-    for note in describe_ignored_files(manifest, environment):
+def print_file_notes(
+    manifest: Manifest, environment: Mapping[str, str], records: Iterable[Record] = ()
+) -> None:
+    for note in describe_ignored_files(manifest, environment, records):
         print_error(f"note: {note}")
 
 
