@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from exporter.cache.states import hash_text
 from exporter.gate.finding import GateFinding
 from exporter.manifest import (
     Bound,
@@ -22,6 +23,7 @@ from exporter.manifest import (
     Project,
 )
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
+from exporter.manifest.rules.sources import WEIGHTS
 from exporter.manifest.syntax.table import select_keys
 from exporter.records.baseline import AcceptedModel, Baseline, list_operators
 from exporter.records.record import CellId, RunRecord
@@ -119,18 +121,22 @@ def describe_states(
 
 
 def _list_weights_digests(manifest: Manifest, run: RunRecord) -> dict[str, str]:
-    """Return the content of the file of weights that the results of each model depend on."""
-    states = {
-        (record.cell.model, each.file): each.state
-        for record in run.records
-        for each in record.sources
-    }
-    digests = {
-        spec.id: states.get((spec.id, spec.weights_path), "")
-        for spec in manifest.models
-        if spec.weights and not spec.lacks_weights
-    }
-    return {id: digest for id, digest in digests.items() if re.fullmatch("[0-9a-f]{64}", digest)}
+    """Return the content of the files of weights that the results of each model depend on.
+
+    Without the key `weights`, they are those that the source reads itself.
+    """
+    states: dict[str, dict[str, str]] = {}
+    for record in run.records:
+        for each in record.sources:
+            if each.file.endswith(WEIGHTS) and re.fullmatch("[0-9a-f]{64}", each.state):
+                states.setdefault(record.cell.model, {})[each.file] = each.state
+    digests: dict[str, str] = {}
+    for spec in manifest.models:
+        files = states.get(spec.id, {})
+        known = [files.get(spec.weights_path, "")] if spec.weights else sorted(files.values())
+        if any(known) and not spec.lacks_weights:
+            digests[spec.id] = known[0] if len(known) == 1 else hash_text(" ".join(known))
+    return digests
 
 
 def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
@@ -184,7 +190,7 @@ def _compare_states(
         yield kind, "", format_change("values of the weights", old.weights, new.weights)
     if old.weights_sha256 and new.weights_sha256 and old.weights_sha256 != new.weights_sha256:
         digests = (each.weights_sha256[:DIGITS] for each in (old, new))
-        name = f"{WEIGHTS_FILE}{new.contract.get('weights', '')}".strip()
+        name = f"{WEIGHTS_FILE}{new.contract.get('weights', 'of the source')}"
         yield FindingKind.REDEFINED, "", format_change(name, *digests)
     is_known = old.contract and new.contract
     if not is_known or serialize(old.contract) == serialize(new.contract):

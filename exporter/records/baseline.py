@@ -138,8 +138,8 @@ class AcceptedModel(FrozenModel):
     weights: Literal["loaded", "initial", ""] = ""
     """Whether the weights were loaded or drawn; empty if it is unknown."""
     weights_sha256: str = ""
-    """The content of the file `weights` of the outcomes; empty if the entry names the digest, or if
-    it is unknown."""
+    """The content of the file `weights` of the outcomes, or of the files of weights that the source
+    reads itself; empty if the entry names the digest, or if it is unknown."""
     contract: dict[str, Plain] = Field(default_factory=dict)
     """The promises of the entry by their keys; empty if the entry is invalid."""
     operators: dict[str, dict[str, int]] = Field(default_factory=dict)

@@ -152,17 +152,17 @@ def map_exporters(entry: EffectiveSettings) -> dict[int, ExporterName]:
     }
 
 
-_WEIGHTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
+WEIGHTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 
 
 def resolve_weights(entry: EffectiveSettings) -> str:
     value = entry.settings.weights
     text = value if isinstance(value, str) else value.file
-    if text and not text.endswith(_WEIGHTS):
-        if problem := entry.describe_folder(("weights",), text, _WEIGHTS):
+    if text and not text.endswith(WEIGHTS):
+        if problem := entry.describe_folder(("weights",), text, WEIGHTS):
             entry.add_problem(("weights",), problem)
             return text
-        expected = f"expected a file with a suffix of {', '.join(_WEIGHTS)}"
+        expected = f"expected a file with a suffix of {', '.join(WEIGHTS)}"
         entry.add_problem(("weights",), f"{expected}, got {quote(text)}")
         return text
     if lacks_weights(entry):
@@ -174,7 +174,7 @@ def lacks_weights(entry: EffectiveSettings) -> bool:
     """Return whether initial values replace the file `weights`; see `ModelSpec.lacks_weights`."""
     value = entry.settings.weights
     text = value if isinstance(value, str) else value.file
-    if not entry.project.uses_initial_weights or not text.endswith(_WEIGHTS):
+    if not entry.project.uses_initial_weights or not text.endswith(WEIGHTS):
         return False
     name = posixpath.normpath(posixpath.join(entry.find_layer(("weights",)).folder, text))
     is_inside = not name.startswith(("../", "/")) and "\\" not in text and ":" not in text

@@ -168,6 +168,28 @@ def test_a_swapped_file_of_weights_is_retrained_also_if_git_does_not_have_it() -
     assert {each.weights_sha256 for each in named.models.values()} == {""}
 
 
+def test_a_swapped_file_that_the_source_reads_itself_is_retrained() -> None:
+    one, two = (with_weights(digit, "checkpoints/net.pt") for digit in "12")
+    before, after = (f"weights file of the source: {digit * 12}" for digit in "12")
+    assert compare(accept(make(), one), make(), one) == []
+    assert compare(accept(make(), one), make(), two) == [("model redefined", before, after)]
+    # Two files are two changes of one model.
+    three = Source(file="other.ckpt", state="3" * 64)
+    both, other = (
+        make_run(
+            *(each.model_copy(update={"sources": (*each.sources, three)}) for each in run.records)
+        )
+        for run in (one, two)
+    )
+    assert compare(accept(make(), both), make(), both) == []
+    assert [kind for kind, *_ in compare(accept(make(), both), make(), other)] == [
+        "model redefined"
+    ]
+    # Data is no file of weights.
+    data = [with_weights(digit, "vocabulary.json") for digit in "12"]
+    assert compare(accept(make(), data[0]), make(), data[1]) == []
+
+
 @pytest.mark.parametrize(
     ("revision", "branch", "expected"),
     [
