@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -123,17 +122,22 @@ def describe_states(
 def _list_weights_digests(manifest: Manifest, run: RunRecord) -> dict[str, str]:
     """Return the content of the files of weights that the results of each model depend on.
 
-    Without the key `weights`, they are those that the source reads itself.
+    Without the key `weights`, they are those that the source reads itself, and no tensors of
+    inputs.
     """
     states: dict[str, dict[str, str]] = {}
     for record in run.records:
         for each in record.sources:
-            if each.file.endswith(WEIGHTS) and re.fullmatch("[0-9a-f]{64}", each.state):
+            if each.is_file and each.file.endswith(WEIGHTS):
                 states.setdefault(record.cell.model, {})[each.file] = each.state
     digests: dict[str, str] = {}
     for spec in manifest.models:
         files = states.get(spec.id, {})
-        known = [files.get(spec.weights_path, "")] if spec.weights else sorted(files.values())
+        if spec.weights:
+            known = [files.get(spec.weights_path, "")]
+        else:
+            inputs = () if spec.is_saved else spec.data_files
+            known = sorted(state for file, state in files.items() if file not in inputs)
         if any(known) and not spec.lacks_weights:
             digests[spec.id] = known[0] if len(known) == 1 else hash_text(" ".join(known))
     return digests

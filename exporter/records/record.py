@@ -261,6 +261,11 @@ class Source(FrozenModel):
     `blocks NAME=HASH,...` for a module of which only these functions ran, and `*` for its text.
     Empty if the file changed while the job ran."""
 
+    @property
+    def is_file(self) -> bool:
+        """Whether the state is the hash of a file, and none of code, a folder or a link."""
+        return "*" not in self.file and re.fullmatch("[0-9a-f]{64}", self.state) is not None
+
 
 class MissingOperator(FrozenModel):
     """An operator of the model that the exporter cannot convert at this opset."""

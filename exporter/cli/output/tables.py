@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -318,9 +317,8 @@ def describe_ignored_files(
         model = record.cell.model
         named = manifest.by_id[model].data_files if model in manifest.by_id else ()
         for source in record.sources:
-            # Another state than a hash is that of a folder, of a link or of a missing file.
-            is_data = re.fullmatch("[0-9a-f]{64}", source.state) and source.file not in named
-            if is_data and Path(source.file).suffix not in MODULES:
+            is_data = source.is_file and Path(source.file).suffix not in MODULES
+            if is_data and source.file not in named:
                 models.setdefault(source.file, {})[model] = None
     root = Path(manifest.project.root)
     for name in list_ignored_files(root, models.keys(), environment):

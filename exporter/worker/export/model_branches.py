@@ -32,7 +32,8 @@ _LARGE_SIZES = (65, 101, 257, 513, 1025)
 _LARGE, _MANY_WEIGHTS = 1 << 17, 1 << 20
 #: Runs of PyTorch after a warning of the tracer, for a slow and for a fast model.
 _FEW_RUNS, _RUNS = 8, 160
-#: What the runs of an axis after a warning may take, in units of `measure_run`: about 4 seconds.
+#: What all runs after a warning may take, in units of `measure_run`: about 4 seconds. Each axis has
+#: its least number of runs also beyond it.
 _MOST_COST = 4096.0
 #: Runs without a warning, while they take no more than the sweep.
 _QUIET_RUNS = 16

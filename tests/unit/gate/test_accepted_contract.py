@@ -18,6 +18,7 @@ from exporter.gate.baseline_comparison import (
 )
 from exporter.gate.finding import GateFinding
 from exporter.manifest import DEFAULT_GATE, Device, Expectation, FindingKind, Manifest
+from exporter.manifest.resolved.call import Fill
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.record import INITIAL_WEIGHTS, RunRecord, Source
 from tests.unit.api.test_revision_comparison import (
@@ -185,9 +186,14 @@ def test_a_swapped_file_that_the_source_reads_itself_is_retrained() -> None:
     assert [kind for kind, *_ in compare(accept(make(), both), make(), other)] == [
         "model redefined"
     ]
-    # Data is no file of weights.
+    # Data is no file of weights, and neither are tensors of inputs.
     data = [with_weights(digit, "vocabulary.json") for digit in "12"]
     assert compare(accept(make(), data[0]), make(), data[1]) == []
+    first, *others = make().models[0].inputs
+    drawn = first.model_copy(update={"fill": Fill(kind="file", file="images.pt")})
+    entry = make(inputs=(drawn, *others))
+    tensors = [with_weights(digit, "manifests/images.pt") for digit in "12"]
+    assert compare(accept(entry, tensors[0]), entry, tensors[1]) == []
 
 
 @pytest.mark.parametrize(

@@ -460,7 +460,9 @@ def _describe_error(error: BaseException) -> str:
 
     torch.onnx raises an error about the step, whose cause is the error of the model.
     """
-    while error.__cause__ is not None:
+    seen = set[BaseException]()  # `raise error from error` is its own cause
+    while error.__cause__ is not None and error not in seen:
+        seen.add(error)
         error = error.__cause__
     text = f"{type(error).__name__}: {error}".strip()
     line = text.partition("\n")[0]
